@@ -1,0 +1,32 @@
+# Two commands do all on a fresh clone: `make demo` and `make test`. The rest is for contributors.
+PYTHON := .venv/bin/python
+READY  := .venv/ready
+export PIP_CONSTRAINT := constraints.txt
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(READY)  ## train, smooth, prove, draw: about a minute
+	$(PYTHON) -m experiments.boundary_2d
+
+test: $(READY) lint  ## lint, types, tests
+	$(PYTHON) -m pytest -n 2
+
+test-slow: $(READY)  ## the long-running tests too
+	$(PYTHON) -m pytest -n 2 -m "slow or not slow"
+
+lint: $(READY)
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+bench: $(READY)  ## side-by-side measurements, written to benchmarks/
+	$(PYTHON) -m benchmarks.exact
+
+$(READY): pyproject.toml constraints.txt
+	python3 -m venv .venv
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis

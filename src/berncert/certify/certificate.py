@@ -1,0 +1,80 @@
+"""What is proven and what was found, as two different types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Status(StrEnum):
+    """How a certificate came to its end; each value says what that means."""
+
+    PROVEN = "the radius is within the tolerance of the largest possible"
+    WHOLE_CUBE = "the class holds in the whole cube"
+    TIE = "the two best classes cannot be told apart in float64: no radius"
+    BUDGET = "box budget spent; the radius is valid but may not be the largest"
+    ROUNDING = "rounding hides the boundary; the radius is valid but may not be the largest"
+    INTERRUPTED = "interrupted; the radius is valid but may not be the largest"
+
+
+class _Rows:
+    """Arrays that share their first axis: sized, iterable and indexable row by row."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    def __getitem__(self, rows: Any) -> Self:
+        """One row (its fields are then scalars, the points vectors) or a selection of rows."""
+        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Certificates(_Rows):
+    """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
+
+    For every row, radius <= true distance to the decision boundary <= upper.
+    """
+
+    predicted: Ints
+    """The class of the smoothed head."""
+    radius: Floats
+    """Proven: every point of the cube closer than this keeps the class, in real and in float64 arithmetic."""
+    upper: Floats
+    """The distance of the witness; inf when there is none."""
+    witness: Floats
+    """(N, d): a point of the cube that is not given `predicted`; NaN when none is known."""
+    rival: Ints
+    """The class that wins at the witness; -1 when there is none."""
+    status: npt.NDArray[np.object_]
+    """A `Status` for each row."""
+    boxes: Ints
+    """How many boxes the proof looked at."""
+
+
+@dataclass(frozen=True)
+class Estimate(_Rows):
+    """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
+
+    predicted: Ints
+    """The class of the smoothed head."""
+    runner_up: Ints
+    """The only rival the paper looks at."""
+    distance_estimate: Floats
+    """The paper's "certified radius": the distance to the point at which the solver stopped."""
+    boundary_point: Floats
+    """(N, d): the point at which the solver stopped, projected onto the cube."""
+    residual: Floats
+    """Half the sum of squares of the system at that point before projection; 0 would be a solution."""
+    evaluations: Ints
+    """How often the solver evaluated the system."""
