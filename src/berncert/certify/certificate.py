@@ -75,6 +75,6 @@ class Estimate(_Rows):
     boundary_point: Floats
     """(N, d): the point at which the solver stopped, projected onto the cube."""
     residual: Floats
-    """Half the sum of squares of the system at that point before projection; 0 would be a solution."""
+    """Half the sum of squares of the boundary's equations at that point before projection; 0 would be a solution."""
     evaluations: Ints
-    """How often the solver evaluated the system."""
+    """How often the solver evaluated the system, finite differences included; an exact Jacobian counts as one."""

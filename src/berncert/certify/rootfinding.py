@@ -1,0 +1,236 @@
+"""The paper's Algorithm 2: look for a boundary point with a least-squares solver and measure how far away it is.
+
+The names of the paper: boundary_residuals is Phi, boundary_point is sol, slack is xi, conservatism is C.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from numbers import Real
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from scipy.optimize import least_squares
+from scipy.special import expit, softmax
+
+from berncert.certify.arguments import checked_features, checked_norm
+from berncert.certify.certificate import Estimate, Floats, Ints
+from berncert.polynomial import SmoothedHead
+
+TOLERANCE = 1.49012e-8  # scipy's leastsq: both the sum of squares' and the solution's; the paper ran with these
+SMALLEST_TOLERANCE = float(np.finfo(np.float64).eps)  # leastsq has gtol = 0; this is as close as least_squares goes
+SECONDS_BEFORE_PROGRESS = 2.0
+
+
+def boundary_residuals(ranked_logits: Floats, slack: float, dim: int) -> Floats:
+    """Phi = (phi_0, ..., phi_dim): zero where the two best classes differ by the slack and share all probability.
+
+    The logits come in the order of their rank at x0. The paper assumes dim <= K; where K < dim, there is no class for
+    the last dim - K equations, and zeros stand in: they change nothing in F = 1/2 |Phi|^2, but `lm` wants at least as
+    many residuals as unknowns.
+    """
+    demanded = np.zeros_like(ranked_logits)
+    demanded[:2] = expit(slack), expit(-slack)
+    residuals = np.zeros(dim + 1)
+    residuals[0] = ranked_logits[0] - ranked_logits[1] - slack
+    residuals[1 : len(ranked_logits) + 1] = (softmax(ranked_logits) - demanded)[:dim]
+    return residuals
+
+
+def boundary_jacobian(ranked_logits: Floats, ranked_gradient: Floats) -> Floats:
+    """The derivative of `boundary_residuals` by the features, (dim + 1, dim), from that of the logits, (K, dim)."""
+    classes, dim = ranked_gradient.shape
+    probabilities = softmax(ranked_logits)
+    jacobian = np.zeros((dim + 1, dim))
+    jacobian[0] = ranked_gradient[0] - ranked_gradient[1]
+    jacobian[1 : classes + 1] = (probabilities[:, None] * (ranked_gradient - probabilities @ ranked_gradient))[:dim]
+    return jacobian
+
+
+class BoundarySystem:
+    """Phi as a function of the features, with ranks and slack fixed at x0; counts its evaluations."""
+
+    def __init__(self, smoothed: SmoothedHead, start: Floats, conservatism: float | None) -> None:
+        self.smoothed = smoothed
+        self.start = start
+        logits = self._logits(start)
+        self.ranks: Ints = np.argsort(-logits, kind="stable")  # of equal logits the first class wins, as in argmax
+        predicted, runner_up = logits[self.ranks[:2]]
+        self.slack = 0.0 if conservatism is None else float(predicted - runner_up) / conservatism
+        self.evaluations = 0
+
+    def residuals(self, x: Floats) -> Floats:
+        self.evaluations += 1
+        return boundary_residuals(self._logits(x)[self.ranks], self.slack, self.smoothed.dim)
+
+    def jacobian(self, x: Floats) -> Floats:
+        self.evaluations += 1
+        gradient: Floats = self.smoothed.gradient(torch.tensor(x[None]))[0].detach().numpy()
+        return boundary_jacobian(self._logits(x)[self.ranks], gradient[self.ranks])
+
+    def boundary_part(self, residuals: Floats) -> Floats:
+        """Those residuals that vanish on the boundary."""
+        return residuals
+
+    def _logits(self, x: Floats) -> Floats:
+        logits: Floats = self.smoothed(torch.tensor(x[None]))[0].detach().numpy()
+        return logits
+
+
+class RegularisedSystem(BoundarySystem):
+    """The paper's 2-D variant F^(x) = 1/2 phi_0(x)^2 + |x0 - x|_2^2, written as half a sum of squares."""
+
+    def residuals(self, x: Floats) -> Floats:
+        return np.append(np.sqrt(2) * (x - self.start), super().residuals(x)[0])
+
+    def jacobian(self, x: Floats) -> Floats:
+        return np.vstack([np.sqrt(2) * np.eye(len(x)), super().jacobian(x)[0]])
+
+    def boundary_part(self, residuals: Floats) -> Floats:
+        return residuals[-1:]
+
+
+class Solver(NamedTuple):
+    system: type[BoundarySystem]
+    method: Literal["lm", "dogbox", "trf"]
+    x_scale: Literal["jac"] | float
+
+
+SOLVERS = {
+    "lm": Solver(BoundarySystem, "lm", "jac"),  # leastsq's own scaling
+    "dogbox": Solver(BoundarySystem, "dogbox", 1.0),
+    "trf": Solver(BoundarySystem, "trf", 1.0),
+    # F^ is a sum of squares, so the paper's trust region (model J'J, steps within a Euclidean ball) is trf without
+    # bounds; scipy.optimize.minimize would have to guess the second derivative
+    "regularised": Solver(RegularisedSystem, "trf", 1.0),
+}
+JACOBIANS = ("2-point", "exact")
+
+
+def estimate(
+    smoothed: SmoothedHead,
+    features: Any,
+    *,
+    solver: str = "lm",
+    norm: float = 2,
+    conservatism: float | None = None,
+    jacobian: str = "2-point",
+    progress: bool | None = None,
+) -> Estimate:
+    """The paper's "certified radius" (Algorithm 2): the distance from each row of `features` to where a solver stops.
+
+    It is an estimate, not a radius: points of another class may be closer than it says.
+
+    - At best the solver stops at *a* point of the boundary, not at the closest: its distance is then an upper bound of
+      the true one. Only `regularised` takes the distance into account, and it trades it against the margin, so that
+      it stops short of the boundary. The norm measures the point that was found; it has no part in finding it.
+    - Only the runner-up at x0 is looked at; a class of lower rank may be nearer.
+    - With more than two classes no finite logits have the softmax values that are demanded. A least-squares solution
+      (`residual` > 0) need not be on the boundary at all, and the solver often wanders off, to where the other classes
+      are less likely, until scipy's budget of 100 d steps is spent.
+    - Where the equations are nearly met they all describe one surface, so the Jacobian is nearly singular (with two
+      classes it has rank one everywhere): rounding errors then choose the step along the boundary, and even two affine
+      classes are left at an arbitrary point of it.
+    - The search is over all of R^d. Projecting onto the cube afterwards can put the point back on the side of x0, and
+      a constant margin gives a finite estimate although there is no boundary.
+
+    solver: `lm` (the paper's for l2), `dogbox` (its for l-inf), `trf`, or `regularised` (its 2-D variant: half the
+        squared margin plus the squared distance).
+    norm: any p with 1 <= p <= inf.
+    conservatism: C of the paper; the system then asks for a margin of 1/C of that at x0. None asks for no margin.
+    jacobian: "2-point" (finite differences, as the paper ran it) or "exact" (closed form; the same system, faster).
+    progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
+    """
+    if solver not in SOLVERS:
+        raise ValueError(f"expected a solver out of {', '.join(SOLVERS)}, got {solver!r}; pass one of these names")
+    if jacobian not in JACOBIANS:
+        raise ValueError(
+            f"expected a jacobian out of {', '.join(JACOBIANS)}, got {jacobian!r}; pass one of these names"
+        )
+    norm = checked_norm(norm)
+    conservatism = _checked_conservatism(conservatism)
+    head = _in_float64(smoothed)
+    start = checked_features(head, features)
+    with torch.no_grad():
+        found = [_solve(head, start[i], conservatism, solver, jacobian) for i in _shown(len(start), progress)]
+    points = np.array([f.point for f in found]).reshape(start.shape)
+    ranks = np.array([f.ranks[:2] for f in found], dtype=np.int64).reshape(-1, 2)
+    boundary_point = points.clip(0, 1)
+    return Estimate(
+        predicted=ranks[:, 0],
+        runner_up=ranks[:, 1],
+        distance_estimate=_lengths(start - boundary_point, norm),
+        boundary_point=boundary_point,
+        residual=np.array([f.residual for f in found], dtype=np.float64),
+        evaluations=np.array([f.evaluations for f in found], dtype=np.int64),
+    )
+
+
+class _Found(NamedTuple):
+    ranks: Ints
+    point: Floats
+    residual: float
+    evaluations: int
+
+
+def _solve(smoothed: SmoothedHead, start: Floats, conservatism: float | None, solver: str, jacobian: str) -> _Found:
+    """Minimise the solver's sum of squares from x0 over all of R^d."""
+    choice = SOLVERS[solver]
+    system = choice.system(smoothed, start, conservatism)
+    with np.errstate(over="ignore", invalid="ignore"):  # a step far out of the cube may overflow; solvers reject it
+        result = least_squares(
+            system.residuals,
+            start,
+            jac=system.jacobian if jacobian == "exact" else "2-point",
+            method=choice.method,
+            x_scale=choice.x_scale,
+            ftol=TOLERANCE,
+            xtol=TOLERANCE,
+            gtol=SMALLEST_TOLERANCE,
+        )
+    residual = 0.5 * float(np.sum(system.boundary_part(result.fun) ** 2))
+    return _Found(system.ranks, result.x, residual, system.evaluations)
+
+
+def _lengths(differences: Floats, norm: float) -> Floats:
+    """The p-norm of each row; scaled first, as powers of small numbers vanish for large p."""
+    largest = np.abs(differences).max(axis=1)
+    scale = np.where(largest > 0, largest, 1.0)
+    lengths: Floats = scale * np.linalg.norm(differences / scale[:, None], ord=norm, axis=1)
+    return lengths
+
+
+def _checked_conservatism(conservatism: float | None) -> float | None:
+    if conservatism is None:
+        return None
+    if not isinstance(conservatism, Real) or not conservatism > 0:
+        raise ValueError(f"expected a conservatism C > 0, got {conservatism!r}; pass None for the boundary itself")
+    return float(conservatism)
+
+
+def _in_float64(smoothed: SmoothedHead) -> SmoothedHead:
+    """The same head with float64 coefficients on the CPU: finite differences of float32 values would be noise."""
+    if not isinstance(smoothed, SmoothedHead):
+        raise TypeError(f"expected a SmoothedHead, got {type(smoothed).__name__}; make one with berncert.smooth")
+    return SmoothedHead(smoothed.coefficients.detach().to("cpu", torch.float64))
+
+
+def _shown(total: int, progress: bool | None) -> Iterator[int]:
+    """The numbers below total, with a bar on stderr once the patience is over."""
+    console = Console(stderr=True)
+    wanted = console.is_terminal if progress is None else progress
+    patience = time.monotonic() + (SECONDS_BEFORE_PROGRESS if progress is None else 0)
+    with ExitStack() as stack:
+        bar = None
+        for i in range(total):
+            if wanted and bar is None and time.monotonic() >= patience:
+                bar = stack.enter_context(Progress(console=console))
+                task = bar.add_task("root finding", total=total, completed=i)
+            yield i
+            if bar is not None:
+                bar.update(task, completed=i + 1)
