@@ -22,7 +22,6 @@ class Status(StrEnum):
     TIE = "the two best classes cannot be told apart in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
     ROUNDING = "rounding hides the boundary; the radius is valid but may not be the largest"
-    INTERRUPTED = "interrupted; the radius is valid but may not be the largest"
 
 
 class _Rows:

@@ -1,0 +1,120 @@
+"""Compiled kernels: upper bounds, that is, points of the cube close to the sample that get another class."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from berncert.certify.distance import distance, dual_exponent, length, nearest
+from berncert.certify.tensor import ROUNDOFF, kernel, value_and_gradient, value_at
+
+STEPS = 12
+
+
+@kernel
+def first_witness(problem, memory, x0, predicted, order, witness):
+    """(upper, rival) from the rivals that look nearest by value and slope; (inf, -1) if none is found."""
+    upper = np.inf
+    winner = -1
+    few = min(4, order.size - 1)
+    looks = np.empty(few)
+    for i in range(few):
+        subtract(problem.coefficients, predicted, order[i], memory.margin)
+        value = slope_at(problem, memory, x0)
+        looks[i] = value / length(memory.gradient, dual_exponent(problem.norm))
+    for i in np.argsort(looks):
+        if looks[i] < upper:
+            for j in range(x0.size):
+                memory.x[j] = x0[j]
+            found = descend(problem, memory, x0, predicted, order[i], upper, witness)
+            if found < upper:
+                upper = found
+                winner = order[i]
+    return upper, winner
+
+
+@kernel
+def subtract(coefficients, a, b, out):
+    """The margin of class a over class b; its coefficients are within 2 roundoffs."""
+    one = coefficients[a]
+    two = coefficients[b]
+    for i in range(one.size):
+        out[i] = one[i] - two[i]
+
+
+@kernel
+def slope_at(problem, memory, x):
+    """The value of memory.margin at x; its gradient goes to memory.gradient."""
+    return value_and_gradient(
+        memory.margin, problem.sizes, x, memory.gradient, memory.here, memory.there, memory.scratch
+    )
+
+
+@kernel
+def descend(problem, memory, x0, predicted, rival, upper, witness):
+    """From memory.x, project x0 again and again onto the linearised margin inside the cube, keeping the best witness.
+
+    Each point is also moved along its ray from x0 to where the linearised margin vanishes: near the nearest point of
+    the boundary that is second-order exact in every norm, and it converges where the projections jump to and fro.
+    Returns the least of `upper` and what was found.
+    """
+    d = x0.size
+    x, t, slope, gradient = memory.x, memory.t, memory.slope, memory.gradient
+    subtract(problem.coefficients, predicted, rival, memory.margin)
+    beyond = 0.0
+    for step in range(STEPS):
+        value = slope_at(problem, memory, x)
+        if step == 0:
+            beyond = 4.0 * problem.rounding + 1e-3 * problem.tolerance * abs(value)
+        upper = record(problem, memory, x0, x, value, upper, witness)
+        constant = value + beyond
+        fall = 0.0
+        for j in range(d):
+            memory.middle[j] = 0.5 - x0[j]
+            memory.halves[j] = 0.5
+            fall -= gradient[j] * (x[j] - x0[j])
+            constant += gradient[j] * (0.5 - x[j])
+            slope[j] = 0.5 * gradient[j]
+        reached = distance(x, x0, problem.norm, t)
+        stretch = 1.0 + (value + beyond) / fall if fall > 0.0 else np.inf
+        if 0.0 < stretch * reached < upper * (1.0 - 1e-2 * problem.tolerance):
+            for j in range(d):
+                memory.z[j] = min(1.0, max(0.0, x0[j] + stretch * (x[j] - x0[j])))
+            value = value_at(memory.margin, problem.sizes, memory.z, memory.here, memory.there, memory.scratch)
+            upper = record(problem, memory, x0, memory.z, value, upper, witness)
+        nearest(memory.middle, memory.halves, slope, constant, problem.norm, memory.rates, t)
+        moved = 0.0
+        for j in range(d):
+            new = min(1.0, max(0.0, x0[j] + t[j]))
+            moved = max(moved, abs(new - x[j]))
+            x[j] = new
+        if moved <= 1e-2 * problem.tolerance * reached or moved <= 4.0 * ROUNDOFF:
+            break
+    return upper
+
+
+@kernel
+def record(problem, memory, x0, x, value, upper, witness):
+    """Take x as the witness if its margin is negative beyond rounding and it is the nearest so far."""
+    if value <= -2.0 * problem.rounding:
+        reached = distance(x, x0, problem.norm, memory.t) * (1.0 + 2.0 * (x0.size + 16) * ROUNDOFF)
+        if reached < upper:
+            for j in range(x.size):
+                witness[j] = x[j]
+            return reached
+    return upper
+
+
+@kernel
+def try_witness(problem, memory, x0, predicted, rival, b, sizes, centre, half, upper, witness):
+    """Start a descent from the point of the box at memory.y if that looks nearer than `upper`; the new `upper`."""
+    u, x, gradient = memory.t, memory.x, memory.gradient
+    for j in range(x0.size):
+        u[j] = 0.5 + 0.5 * memory.y[j]
+    value = value_and_gradient(b, sizes, u, gradient, memory.here, memory.there, memory.scratch)
+    for j in range(x0.size):
+        x[j] = min(1.0, max(0.0, x0[j] + (centre[j] + half[j] * memory.y[j])))
+        gradient[j] /= 2.0 * half[j]
+    ahead = max(0.0, value) / length(gradient, dual_exponent(problem.norm))
+    if distance(x, x0, problem.norm, memory.t) + ahead < upper * (1.0 - 0.5 * problem.tolerance):
+        return descend(problem, memory, x0, predicted, rival, upper, witness)
+    return upper

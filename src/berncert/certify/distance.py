@@ -1,0 +1,281 @@
+"""Compiled kernels: proven lower bounds on the p-norm of t over the part of a box where a minorant is <= 0.
+
+A box is t = centre + half * y, y in [-1, 1]^d, with the sample at t = 0. Bounds come from duality: whatever multiplier
+is put in, the bound holds; the search for a good one needs no care about rounding, only the final sum does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from berncert.certify.tensor import ROUNDOFF, kernel
+
+
+@kernel
+def length(t, p):
+    """The p-norm of t; its relative error is at most (d + 12) roundoffs."""
+    largest = 0.0
+    for v in t:
+        largest = max(largest, abs(v))
+    if largest == 0.0 or p == np.inf:
+        return largest
+    total = 0.0
+    if p == 2.0:
+        for v in t:
+            total += (v / largest) * (v / largest)
+        return largest * np.sqrt(total)
+    for v in t:
+        total += abs(v) / largest if p == 1.0 else (abs(v) / largest) ** p
+    return largest * (total if p == 1.0 else total ** (1.0 / p))
+
+
+@kernel
+def distance(x, y, p, work):
+    """The p-norm of x - y."""
+    for j in range(x.size):
+        work[j] = x[j] - y[j]
+    return length(work, p)
+
+
+@kernel
+def dual_exponent(p):
+    """q with 1/p + 1/q = 1."""
+    if p == 1.0:
+        return np.inf
+    return 1.0 if p == np.inf else p / (p - 1.0)
+
+
+@kernel
+def nearest(centre, half, slope, constant, p, rates, t):
+    """The point t of the box nearest to 0 with constant + slope . y <= 0: written to t, up to rounding.
+
+    Returns False when the box has no such point; t is then the corner where the function is least. On the way from 0,
+    |t_j| = mu * rates[j] up to the box's faces, for one mu >= 0 (Lagrange); the constraint is piecewise linear in mu.
+    """
+    d = centre.size
+    least = constant
+    steepest = 0.0
+    for j in range(d):
+        least -= abs(slope[j])
+        steepest = max(steepest, abs(slope[j]) / half[j])
+    for j in range(d):  # as near as the box allows
+        t[j] = min(max(0.0, centre[j] - half[j]), centre[j] + half[j])
+    if least > 0.0:
+        for j in range(d):
+            if slope[j] != 0.0:
+                t[j] = centre[j] - np.copysign(half[j], slope[j])
+        return False
+    value = constant
+    for j in range(d):
+        value += slope[j] * ((t[j] - centre[j]) / half[j])
+    if value <= 0.0:
+        return True
+    if p < 1.01:
+        _greedy(centre, half, slope, value, t)
+        return True
+    low = 0.0
+    high = 0.0
+    for j in range(d):
+        ratio = abs(slope[j]) / half[j] / steepest
+        rates[j] = 1.0 if p == np.inf else (ratio if p == 2.0 else ratio ** (1.0 / (p - 1.0)))
+        if slope[j] == 0.0:
+            rates[j] = 0.0
+        if rates[j] > 0.0:
+            high = max(high, (half[j] - np.copysign(1.0, slope[j]) * centre[j]) / rates[j])
+    mu = 0.0
+    for _ in range(60):
+        value = constant
+        fall = 0.0
+        for j in range(d):
+            step = -np.copysign(mu * rates[j], slope[j])
+            t[j] = min(max(step, centre[j] - half[j]), centre[j] + half[j])
+            value += slope[j] * ((t[j] - centre[j]) / half[j])
+            if t[j] == step:
+                fall += abs(slope[j]) * rates[j] / half[j]
+        if value > 0.0:
+            low = mu
+        else:
+            high = mu
+        if abs(value) <= 1e-12 * abs(constant) or high - low <= 1e-13 * high:
+            break
+        mu = mu + value / fall if fall > 0.0 else low
+        if not low < mu < high:
+            mu = 0.5 * (low + high)
+    return True
+
+
+@kernel
+def _greedy(centre, half, slope, value, t):
+    """For p = 1: move along the axis with the steepest fall until its face, then along the next."""
+    moved = np.zeros(centre.size, np.bool_)
+    while value > 0.0:
+        best = -1
+        for j in range(centre.size):
+            if not moved[j] and slope[j] != 0.0:
+                if best < 0 or abs(slope[j]) * half[best] > abs(slope[best]) * half[j]:
+                    best = j
+        if best < 0:
+            return
+        moved[best] = True
+        end = centre[best] - np.copysign(half[best], slope[best])
+        step = -np.copysign(value * half[best] / abs(slope[best]), slope[best])
+        if abs(end - t[best]) <= abs(step):
+            value -= abs(slope[best]) * (abs(end - t[best]) / half[best])
+            t[best] = end
+        else:
+            t[best] += step
+            return
+
+
+@kernel
+def support(t, centre, half, slope, p, z):
+    """A vector z with dual norm <= 1, hence norm(.) >= z . (.), nearly tight at t; and its multiplier, returned.
+
+    On the axes where t is free to move, stationarity asks z_j half_j + multiplier * slope_j = 0.
+    """
+    d = t.size
+    r = length(t, p)
+    z[:] = 0.0
+    if r == 0.0:
+        return 0.0
+    multiplier = 0.0
+    if 1.0 < p < np.inf:
+        for j in range(d):
+            ratio = abs(t[j]) / r
+            z[j] = np.copysign(ratio if p == 2.0 else ratio ** (p - 1.0), t[j])
+            if _free(t[j], centre[j], half[j], slope[j]):
+                multiplier = max(multiplier, abs(z[j]) * half[j] / abs(slope[j]))
+    elif p == 1.0:
+        # the coordinate that stopped between its faces decides the multiplier; with none, the next one to move does
+        following = np.inf
+        for j in range(d):
+            if slope[j] != 0.0:
+                inverse = half[j] / abs(slope[j])
+                if t[j] != 0.0 and _free(t[j], centre[j], half[j], slope[j]):
+                    multiplier = inverse
+                elif t[j] == 0.0 and abs(centre[j]) < half[j]:
+                    following = min(following, inverse)
+        if multiplier == 0.0 and following < np.inf:
+            multiplier = following
+        for j in range(d):
+            if abs(centre[j]) > half[j]:
+                z[j] = np.copysign(1.0, centre[j])
+            else:
+                z[j] = min(1.0, max(-1.0, -multiplier * slope[j] / half[j]))
+    else:
+        total = 0.0
+        farthest = 0
+        for j in range(d):
+            if abs(t[j]) > abs(t[farthest]):
+                farthest = j
+            if abs(t[j]) >= r * (1.0 - 1e-12) and _free(t[j], centre[j], half[j], slope[j]):
+                total += abs(slope[j]) / half[j]
+        if total == 0.0:
+            z[farthest] = np.copysign(1.0, t[farthest])
+        else:
+            multiplier = 1.0 / total
+            for j in range(d):
+                if abs(t[j]) >= r * (1.0 - 1e-12) and _free(t[j], centre[j], half[j], slope[j]):
+                    z[j] = -multiplier * slope[j] / half[j]
+    dual = length(z, dual_exponent(p)) * (1.0 + 2.0 * (d + 16) * ROUNDOFF)
+    if dual > 1.0:
+        for j in range(d):
+            z[j] /= dual * (1.0 + 2.0 * ROUNDOFF)
+    return multiplier
+
+
+@kernel
+def _free(t, centre, half, slope):
+    """Whether a coordinate moved against its slope and stopped before its face."""
+    return t * slope < 0.0 and abs(t - centre) < half * (1.0 - 1e-12)
+
+
+@kernel
+def affine_bound(centre, half, slope, constant, z, multiplier):
+    """norm(t) >= z . t >= z . t + multiplier * (constant + slope . y) >= this, where the function is <= 0."""
+    total = multiplier * constant
+    size = abs(total)
+    for j in range(centre.size):
+        a = z[j] * centre[j]
+        w = multiplier * slope[j]
+        c = z[j] * half[j]
+        total += a - abs(c + w)
+        size += abs(a) + abs(c) + abs(w)
+    return total - (2 * centre.size + 8) * ROUNDOFF * size
+
+
+@kernel
+def quadratic_bound(centre, half, slope, curvature, constant, p, t, z, multiplier, y, linear, matrix):
+    """A lower bound on norm(t), where constant + slope . y + (curvature terms) <= 0, from a convex quadratic program.
+
+    norm(t)^2 is at least a quadratic function N that touches it at the given t: a weighted sum of squares for p >= 2
+    (Hoelder), a strongly convex expansion for p <= 2 (the norm's 2-convexity). N + multiplier * Q is made convex by
+    adding sum shift_j (y_j^2 - 1) <= 0, roughly minimised by coordinate descent, and bounded below by its tangent.
+    """
+    d = centre.size
+    r = length(t, p)
+    lam = 2.0 * r * multiplier
+    total = lam * constant
+    size = abs(total)
+    for j in range(d):
+        y[j] = min(1.0, max(-1.0, (t[j] - centre[j]) / half[j]))
+    if p >= 2.0:
+        # the weights must have a dual norm of at most 1: the ratio's rounding counts p times
+        safe = max(0.0, 1.0 - 2.0 * p * (d + 20) * ROUNDOFF)
+        for j in range(d):
+            w = abs(z[j]) if p == np.inf else (1.0 if p == 2.0 else (abs(t[j]) / r) ** (p - 2.0) * safe)
+            matrix[j, j] = w * half[j] * half[j]
+            linear[j] = 2.0 * w * centre[j] * half[j]
+            total += w * centre[j] * centre[j]
+            size += w * (abs(centre[j]) + half[j]) ** 2
+    else:
+        total += r * r
+        size += r * r
+        for j in range(d):
+            away = centre[j] - t[j]
+            w = p - 1.0
+            matrix[j, j] = w * half[j] * half[j]
+            linear[j] = 2.0 * (r * z[j] + w * away) * half[j]
+            total += away * (2.0 * r * z[j] + w * away)
+            size += (abs(away) + half[j]) * (2.0 * r * abs(z[j]) + w * (abs(away) + half[j]))
+    for j in range(d):
+        linear[j] += lam * slope[j]
+        size += lam * abs(slope[j])
+        matrix[j, j] += lam * curvature[j, j]
+        for i in range(j):
+            matrix[i, j] = matrix[j, i] = 0.5 * lam * curvature[i, j]
+    for j in range(d):  # diagonal dominance is convexity
+        others = 0.0
+        for i in range(d):
+            if i != j:
+                others += abs(matrix[i, j])
+        size += abs(matrix[j, j]) + others
+        others *= 1.0 + 4.0 * d * ROUNDOFF
+        if matrix[j, j] < others:
+            total -= (others - matrix[j, j]) * (1.0 + 4.0 * ROUNDOFF)
+            matrix[j, j] = others
+    _descend(matrix, linear, y)
+    tangent = total
+    for j in range(d):
+        along = 0.0
+        for i in range(d):
+            along += matrix[i, j] * y[i]
+        tangent += y[j] * (linear[j] + along)
+        g = linear[j] + 2.0 * along
+        tangent -= g * (1.0 + y[j]) if g > 0.0 else -g * (1.0 - y[j])
+    tangent -= (8 * d + 80) * ROUNDOFF * 4.0 * size
+    return np.sqrt(tangent) * (1.0 - 4.0 * ROUNDOFF) if tangent > 0.0 else 0.0
+
+
+@kernel
+def _descend(matrix, linear, y):
+    """Coordinate descent on y . matrix y + linear . y over [-1, 1]^d, a few sweeps."""
+    d = y.size
+    for _ in range(4):
+        for j in range(d):
+            if matrix[j, j] > 0.0:
+                pull = linear[j]
+                for i in range(d):
+                    if i != j:
+                        pull += 2.0 * matrix[i, j] * y[i]
+                y[j] = min(1.0, max(-1.0, -0.5 * pull / matrix[j, j]))

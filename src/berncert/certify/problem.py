@@ -1,0 +1,114 @@
+"""What the compiled kernels share: the problem, the same for all samples, and one thread's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from berncert.certify.certificate import Floats, Ints
+from berncert.certify.tensor import LOWERED_DEGREE, ROUNDOFF, Tables, lowering_tables
+
+LARGEST_COEFFICIENT = 2.0**1000
+
+
+class Problem(NamedTuple):
+    """Heads are polynomials with coefficients scaled, by a power of two, to magnitudes of at most 1."""
+
+    coefficients: Floats
+    """(K, (n_1 + 1) ... (n_d + 1))"""
+    sizes: Ints
+    """n_j + 1"""
+    tables: Tables
+    norm: float
+    tolerance: float
+    max_boxes: int
+    rounding: float
+    """No margin computed in float64, here or by `SmoothedHead`, is further than this from the exact one."""
+
+
+class Memory(NamedTuple):
+    """One path of boxes, from the first to the one at hand, and room to work in."""
+
+    path: Floats
+    sizes: Ints
+    centre: Floats
+    half: Floats
+    error: Floats
+    bound: Floats
+    margin: Floats
+    here: Floats
+    there: Floats
+    scratch: Floats
+    net: Floats
+    prefix: Floats
+    index: Ints
+    curvature: Floats
+    matrix: Floats
+    logits: Floats
+    slope: Floats
+    linear: Floats
+    rates: Floats
+    gradient: Floats
+    t: Floats
+    y: Floats
+    z: Floats
+    x: Floats
+    middle: Floats
+    halves: Floats
+
+
+def pose(
+    coefficients: npt.NDArray[np.float64], *, norm: float, tolerance: float, max_boxes: int
+) -> Problem:
+    """The problem of a (K, n_1 + 1, ..., n_d + 1) array of coefficients, which are taken as exact."""
+    largest = float(np.abs(coefficients).max())
+    if not largest < LARGEST_COEFFICIENT:
+        raise ValueError(
+            f"expected coefficients below 2^1000 in magnitude, got {largest:g}, which overflows when logits are "
+            "compared; divide the logits by a constant, which changes no class"
+        )
+    exponent = math.frexp(largest)[1]
+    sizes = np.array(coefficients.shape[1:], np.int64)
+    degree, dim = int(sizes.max()) - 1, sizes.size
+    # two logits, each within the law of `bernstein.evaluate`; and what underflow adds when coefficients are tiny
+    rounding = 2.02 * (dim * (4 * degree + 3) + 2) * ROUNDOFF
+    underflow = math.ldexp(8.0 * dim * (degree + 2), -1074 - min(exponent, 0))
+    return Problem(
+        coefficients=np.ascontiguousarray(np.ldexp(coefficients, -exponent).reshape(len(coefficients), -1)),
+        sizes=sizes,
+        tables=lowering_tables(min(degree, LOWERED_DEGREE)),
+        norm=norm,
+        tolerance=tolerance,
+        max_boxes=max_boxes,
+        rounding=rounding + underflow,
+    )
+
+
+def allocate(problem: Problem) -> Memory:
+    """Memory for one thread; what is never touched is never given by the operating system."""
+    classes, n = problem.coefficients.shape
+    d = problem.sizes.size
+    widest = int(problem.sizes.max())
+    depth = 64 + 8 * d
+    return Memory(
+        path=np.empty((depth, n)),
+        sizes=np.empty((depth, d), np.int64),
+        centre=np.empty((depth, d)),
+        half=np.empty((depth, d)),
+        error=np.empty(depth),
+        bound=np.empty(depth),
+        margin=np.empty(n),
+        here=np.empty(2 * n + 16),
+        there=np.empty(2 * n + 16),
+        scratch=np.empty((widest + 3, widest)),
+        net=np.empty((d + 5, max(64, widest))),
+        prefix=np.empty((d + 1, d + 2)),
+        index=np.empty(d, np.int64),
+        curvature=np.empty((d, d)),
+        matrix=np.empty((d, d)),
+        logits=np.empty(classes),
+        **{name: np.empty(d) for name in Memory._fields[Memory._fields.index("slope") :]},
+    )
