@@ -5,31 +5,52 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certify.distance import distance, dual_exponent, length, nearest
-from berncert.certify.tensor import ROUNDOFF, kernel, value_and_gradient, value_at
+from berncert.certify.tensor import ROUNDOFF, inlined, kernel, value_and_gradient, value_at
 
 STEPS = 12
 
 
+FEW = 4
+
+
 @kernel
-def first_witness(problem, memory, x0, predicted, order, witness):
+def first_witness(problem, memory, x0, predicted, witness):
     """(upper, rival) from the rivals that look nearest by value and slope; (inf, -1) if none is found."""
     upper = np.inf
     winner = -1
-    few = min(4, order.size - 1)
+    few = min(FEW, memory.margins.size - 1)
+    rivals = np.empty(few, np.int64)
     looks = np.empty(few)
     for i in range(few):
-        subtract(problem.coefficients, predicted, order[i], memory.margin)
+        rivals[i] = next_rival(memory.margins, rivals[:i])
+        subtract(problem.coefficients, predicted, rivals[i], memory.margin)
         value = slope_at(problem, memory, x0)
         looks[i] = value / length(memory.gradient, dual_exponent(problem.norm))
-    for i in np.argsort(looks):
-        if looks[i] < upper:
+    for _ in range(few):
+        best = np.argmin(looks)
+        if looks[best] < upper:
             for j in range(x0.size):
                 memory.x[j] = x0[j]
-            found = descend(problem, memory, x0, predicted, order[i], upper, witness)
+            found = descend(problem, memory, x0, predicted, rivals[best], upper, witness)
             if found < upper:
                 upper = found
-                winner = order[i]
+                winner = rivals[best]
+        looks[best] = np.inf
     return upper, winner
+
+
+@kernel
+def next_rival(margins, done):
+    """The class of least margin among those not done; ties go to the lower number."""
+    best = -1
+    for k in range(margins.size):
+        if margins[k] < np.inf and (best < 0 or margins[k] < margins[best]):
+            fresh = True
+            for i in done:
+                fresh = fresh and i != k
+            if fresh:
+                best = k
+    return best
 
 
 @kernel
@@ -41,7 +62,7 @@ def subtract(coefficients, a, b, out):
         out[i] = one[i] - two[i]
 
 
-@kernel
+@inlined
 def slope_at(problem, memory, x):
     """The value of memory.margin at x; its gradient goes to memory.gradient."""
     return value_and_gradient(

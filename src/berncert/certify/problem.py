@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from berncert.certify.certificate import Floats, Ints
 from berncert.certify.tensor import LOWERED_DEGREE, ROUNDOFF, Tables, lowering_tables
@@ -21,6 +20,10 @@ class Problem(NamedTuple):
     """(K, (n_1 + 1) ... (n_d + 1))"""
     sizes: Ints
     """n_j + 1"""
+    flattest: Floats
+    """(K, d): no slope of a class along an axis is below this, anywhere in the cube."""
+    steepest: Floats
+    """(K, d): and none is above this."""
     tables: Tables
     norm: float
     tolerance: float
@@ -47,7 +50,7 @@ class Memory(NamedTuple):
     index: Ints
     curvature: Floats
     matrix: Floats
-    logits: Floats
+    margins: Floats
     slope: Floats
     linear: Floats
     rates: Floats
@@ -60,9 +63,7 @@ class Memory(NamedTuple):
     halves: Floats
 
 
-def pose(
-    coefficients: npt.NDArray[np.float64], *, norm: float, tolerance: float, max_boxes: int
-) -> Problem:
+def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int) -> Problem:
     """The problem of a (K, n_1 + 1, ..., n_d + 1) array of coefficients, which are taken as exact."""
     largest = float(np.abs(coefficients).max())
     if not largest < LARGEST_COEFFICIENT:
@@ -76,15 +77,30 @@ def pose(
     # two logits, each within the law of `bernstein.evaluate`; and what underflow adds when coefficients are tiny
     rounding = 2.02 * (dim * (4 * degree + 3) + 2) * ROUNDOFF
     underflow = math.ldexp(8.0 * dim * (degree + 2), -1074 - min(exponent, 0))
+    scaled = np.ldexp(coefficients, -exponent)
+    flattest, steepest = slope_range(scaled)
     return Problem(
-        coefficients=np.ascontiguousarray(np.ldexp(coefficients, -exponent).reshape(len(coefficients), -1)),
+        coefficients=np.ascontiguousarray(scaled.reshape(len(scaled), -1)),
         sizes=sizes,
+        flattest=flattest,
+        steepest=steepest,
         tables=lowering_tables(min(degree, LOWERED_DEGREE)),
         norm=norm,
         tolerance=tolerance,
         max_boxes=max_boxes,
         rounding=rounding + underflow,
     )
+
+
+def slope_range(coefficients: Floats) -> tuple[Floats, Floats]:
+    """The least and the greatest slope of each class along each axis: those of its control net, rounded outwards."""
+    low, high = [], []
+    for axis, size in enumerate(coefficients.shape[1:], start=1):
+        slopes = np.diff(coefficients, axis=axis).reshape(len(coefficients), -1) * (size - 1)
+        slack = 8 * (size - 1) * ROUNDOFF
+        low.append(slopes.min(axis=1) - slack)
+        high.append(slopes.max(axis=1) + slack)
+    return np.stack(low, axis=1), np.stack(high, axis=1)
 
 
 def allocate(problem: Problem) -> Memory:
@@ -109,6 +125,6 @@ def allocate(problem: Problem) -> Memory:
         index=np.empty(d, np.int64),
         curvature=np.empty((d, d)),
         matrix=np.empty((d, d)),
-        logits=np.empty(classes),
+        margins=np.empty(classes),
         **{name: np.empty(d) for name in Memory._fields[Memory._fields.index("slope") :]},
     )

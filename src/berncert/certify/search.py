@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certify.descent import first_witness, subtract, try_witness
-from berncert.certify.distance import affine_bound, length, nearest, quadratic_bound, support
+from berncert.certify.distance import affine_bound, dual_exponent, length, nearest, quadratic_bound, support
 from berncert.certify.minorant import fit, gaps
-from berncert.certify.tensor import ROUNDOFF, borrowed, copy, kernel, least, narrow_first, rotate, split, value_at
+from berncert.certify.tensor import ROUNDOFF, borrowed, copy, inlined, kernel, least, narrow_first, rotate, split, value_at
 
 PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING = range(5)
 HALVINGS = 46  # of one axis; a box thinner than that is beyond float64
@@ -32,41 +32,64 @@ def certify_rows(problem, memory, features, first, last, stop, predicted, radius
             return
 
 
-@kernel
+@inlined
 def certify_one(problem, memory, x0, witness, stop):
     """One sample: (predicted, radius, upper, rival, status, boxes); the witness is written."""
-    classes = problem.coefficients.shape[0]
-    logits = memory.logits
-    for k in range(classes):
-        logits[k] = value_at(problem.coefficients[k], problem.sizes, x0, memory.here, memory.there, memory.scratch)
-    predicted = np.argmax(logits)
-    margins = logits[predicted] - logits
-    margins[predicted] = np.inf
-    order = np.argsort(margins)
-    nearest_margin = margins[order[0]]
+    margins = memory.margins
+    for k in range(margins.size):
+        margins[k] = value_at(problem.coefficients[k], problem.sizes, x0, memory.here, memory.there, memory.scratch)
+    predicted = np.argmax(margins)
+    top = margins[predicted]
+    for k in range(margins.size):
+        margins[k] = top - margins[k] if k != predicted else np.inf
+    winner = np.argmin(margins)
+    nearest_margin = margins[winner]
 
     witness[:] = np.nan
-    upper, winner = first_witness(problem, memory, x0, predicted, order, witness)
-    if nearest_margin <= 2.0 * problem.rounding:
-        return predicted, 0.0, upper, winner if winner >= 0 else order[0], TIE, 0
+    upper, found = first_witness(problem, memory, x0, predicted, witness)
+    winner = found if found >= 0 else winner
     closed = np.inf  # the least bound among the boxes dropped because of their distance
     stuck = np.inf  # ... and among those neither dropped nor halved
-    boxes = 0
-    for index in range(classes - 1):
-        rival = order[index]
-        if enter(problem, memory, x0, predicted, rival, upper, nearest_margin):
-            before = upper
-            closed, stuck, upper, boxes = explore(
-                problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop
-            )
-            if upper < before:
-                winner = rival
-    radius = min(closed, stuck, upper)
-    if radius == np.inf:
-        return predicted, radius, upper, -1, WHOLE_CUBE, boxes
-    if upper - radius <= problem.tolerance * upper < np.inf:
-        return predicted, radius, upper, winner, PROVEN, boxes
-    return predicted, radius, upper, winner, BUDGET if boxes >= problem.max_boxes else ROUNDING, boxes
+    boxes = np.int64(0)
+    state = TIE
+    if nearest_margin <= 2.0 * problem.rounding:
+        stuck = 0.0
+    else:
+        dismiss(problem, memory, predicted, upper)
+        rival = np.argmin(margins)
+        while margins[rival] < np.inf:
+            if enter(problem, memory, x0, predicted, rival, upper, nearest_margin):
+                before = upper
+                closed, stuck, upper, boxes = explore(
+                    problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop
+                )
+                winner = rival if upper < before else winner
+            margins[rival] = np.inf
+            rival = np.argmin(margins)
+        radius = min(closed, stuck, upper)
+        if radius == np.inf:
+            state = WHOLE_CUBE
+            winner = -1
+        elif upper - radius <= problem.tolerance * upper < np.inf:
+            state = PROVEN
+        else:
+            state = BUDGET if boxes >= problem.max_boxes else ROUNDING
+    return predicted, min(closed, stuck, upper), upper, winner, state, boxes
+
+
+@kernel
+def dismiss(problem, memory, predicted, upper):
+    """Set the margins of those rivals to inf whose slopes, anywhere in the cube, are too small to reach within `upper`."""
+    flattest, steepest = problem.flattest, problem.steepest
+    slope = memory.slope
+    for k in range(memory.margins.size):
+        for j in range(slope.size):
+            rise = steepest[predicted, j] - flattest[k, j]
+            fall = flattest[predicted, j] - steepest[k, j]
+            slope[j] = max(abs(rise), abs(fall))
+        change = upper * length(slope, dual_exponent(problem.norm)) * (1.0 + 2.0 * (slope.size + 20) * ROUNDOFF)
+        if memory.margins[k] - 2.0 * problem.rounding > change:
+            memory.margins[k] = np.inf
 
 
 @kernel
@@ -114,9 +137,7 @@ def narrow(problem, memory, here, there, n, sizes, axis, low, high, error, neare
 
 
 @kernel
-def explore(
-    problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop
-):
+def explore(problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop):
     """Search the box on the path for points of the rival nearer than `upper`: the bounds, brought up to date."""
     d = x0.size
     reach = 0.0

@@ -19,6 +19,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 kernel: Any = numba.njit(cache=True, nogil=True, error_model="numpy")
+inlined: Any = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+"""A kernel that is compiled as a part of its caller: every level of calls costs compile time."""
 
 ROUNDOFF = 2.0**-53
 LARGEST = 2.0  # of any coefficient of a margin
