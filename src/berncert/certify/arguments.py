@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,23 @@ def checked_norm(norm: Any) -> float:
         hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
     return float(norm)
+
+
+def checked_count(name: str, value: Any) -> int:
+    """A whole number >= 1; anything else is a ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"expected {name} >= 1, got {value!r}; pass a whole number")
+    return int(value)
+
+
+def checked_tolerance(tolerance: Any) -> float:
+    """A relative gap in [0, 1); anything else is a ValueError."""
+    if isinstance(tolerance, (bool, np.bool_)) or not isinstance(tolerance, Real) or not 0 <= float(tolerance) < 1:
+        raise ValueError(
+            f"expected a tolerance in [0, 1), got {tolerance!r}; it is the relative gap between radius and upper at "
+            "which a proof may stop, e.g. 1e-3"
+        )
+    return float(tolerance)
 
 
 def _numbers(features: Any) -> Floats:

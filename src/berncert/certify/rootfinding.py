@@ -5,26 +5,22 @@ The names of the paper: boundary_residuals is Phi, boundary_point is sol, slack 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from scipy.optimize import least_squares
 from scipy.special import expit, softmax
 
 from berncert.certify.arguments import checked_features, checked_norm
 from berncert.certify.certificate import Estimate, Floats, Ints
 from berncert.polynomial import SmoothedHead
+from berncert.progress import Bar
 
 TOLERANCE = 1.49012e-8  # scipy's leastsq: both the sum of squares' and the solution's; the paper ran with these
 SMALLEST_TOLERANCE = float(np.finfo(np.float64).eps)  # leastsq has gtol = 0; this is as close as least_squares goes
-SECONDS_BEFORE_PROGRESS = 2.0
 
 
 def boundary_residuals(ranked_logits: Floats, slack: float, dim: int) -> Floats:
@@ -221,16 +217,9 @@ def _in_float64(smoothed: SmoothedHead) -> SmoothedHead:
 
 
 def _shown(total: int, progress: bool | None) -> Iterator[int]:
-    """The numbers below total, with a bar on stderr once the patience is over."""
-    console = Console(stderr=True)
-    wanted = console.is_terminal if progress is None else progress
-    patience = time.monotonic() + (SECONDS_BEFORE_PROGRESS if progress is None else 0)
-    with ExitStack() as stack:
-        bar = None
+    """The numbers below total, with a bar."""
+    with Bar("root finding", total=total, progress=progress) as bar:
         for i in range(total):
-            if wanted and bar is None and time.monotonic() >= patience:
-                bar = stack.enter_context(Progress(console=console))
-                task = bar.add_task("root finding", total=total, completed=i)
+            bar.update(i)
             yield i
-            if bar is not None:
-                bar.update(task, completed=i + 1)
+        bar.update(total)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from berncert.certify.certificate import Floats, Ints
-from berncert.certify.tensor import LOWERED_DEGREE, ROUNDOFF, Tables, lowering_tables
+from berncert.certify.kernels.lowering import LOWERED_DEGREE, Tables, lowering_tables
+from berncert.certify.kernels.tensor import ROUNDOFF
 
 LARGEST_COEFFICIENT = 2.0**1000
 
@@ -47,7 +48,7 @@ class Memory(NamedTuple):
     scratch: Floats
     net: Floats
     prefix: Floats
-    index: Ints
+    odometer: Ints
     curvature: Floats
     matrix: Floats
     margins: Floats
@@ -122,7 +123,7 @@ def allocate(problem: Problem) -> Memory:
         scratch=np.empty((widest + 3, widest)),
         net=np.empty((d + 5, max(64, widest))),
         prefix=np.empty((d + 1, d + 2)),
-        index=np.empty(d, np.int64),
+        odometer=np.empty(d, np.int64),
         curvature=np.empty((d, d)),
         matrix=np.empty((d, d)),
         margins=np.empty(classes),

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certify.tensor import ROUNDOFF, kernel
+from berncert.certify.certificate import Floats
+from berncert.certify.kernels.compiled import kernel
+from berncert.certify.kernels.tensor import ROUNDOFF
 
 
 @kernel
-def length(t, p):
+def length(t: Floats, p: float) -> float:
     """The p-norm of t; its relative error is at most (d + 12) roundoffs."""
     largest = 0.0
     for v in t:
@@ -23,14 +25,14 @@ def length(t, p):
     if p == 2.0:
         for v in t:
             total += (v / largest) * (v / largest)
-        return largest * np.sqrt(total)
+        return float(largest * np.sqrt(total))
     for v in t:
         total += abs(v) / largest if p == 1.0 else (abs(v) / largest) ** p
     return largest * (total if p == 1.0 else total ** (1.0 / p))
 
 
 @kernel
-def distance(x, y, p, work):
+def distance(x: Floats, y: Floats, p: float, work: Floats) -> float:
     """The p-norm of x - y."""
     for j in range(x.size):
         work[j] = x[j] - y[j]
@@ -38,7 +40,7 @@ def distance(x, y, p, work):
 
 
 @kernel
-def dual_exponent(p):
+def dual_exponent(p: float) -> float:
     """q with 1/p + 1/q = 1."""
     if p == 1.0:
         return np.inf
@@ -46,7 +48,7 @@ def dual_exponent(p):
 
 
 @kernel
-def nearest(centre, half, slope, constant, p, rates, t):
+def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, rates: Floats, t: Floats) -> bool:
     """The point t of the box nearest to 0 with constant + slope . y <= 0: written to t, up to rounding.
 
     Returns False when the box has no such point; t is then the corner where the function is least. On the way from 0,
@@ -105,15 +107,15 @@ def nearest(centre, half, slope, constant, p, rates, t):
 
 
 @kernel
-def _greedy(centre, half, slope, value, t):
+def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, t: Floats) -> None:
     """For p = 1: move along the axis with the steepest fall until its face, then along the next."""
     moved = np.zeros(centre.size, np.bool_)
     while value > 0.0:
         best = -1
         for j in range(centre.size):
-            if not moved[j] and slope[j] != 0.0:
-                if best < 0 or abs(slope[j]) * half[best] > abs(slope[best]) * half[j]:
-                    best = j
+            steeper = best < 0 or abs(slope[j]) * half[best] > abs(slope[best]) * half[j]
+            if not moved[j] and slope[j] != 0.0 and steeper:
+                best = j
         if best < 0:
             return
         moved[best] = True
@@ -128,7 +130,7 @@ def _greedy(centre, half, slope, value, t):
 
 
 @kernel
-def support(t, centre, half, slope, p, z):
+def support(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, z: Floats) -> float:
     """A vector z with dual norm <= 1, hence norm(.) >= z . (.), nearly tight at t; and its multiplier, returned.
 
     On the axes where t is free to move, stationarity asks z_j half_j + multiplier * slope_j = 0.
@@ -185,13 +187,13 @@ def support(t, centre, half, slope, p, z):
 
 
 @kernel
-def _free(t, centre, half, slope):
+def _free(t: float, centre: float, half: float, slope: float) -> bool:
     """Whether a coordinate moved against its slope and stopped before its face."""
     return t * slope < 0.0 and abs(t - centre) < half * (1.0 - 1e-12)
 
 
 @kernel
-def affine_bound(centre, half, slope, constant, z, multiplier):
+def affine_bound(centre: Floats, half: Floats, slope: Floats, constant: float, z: Floats, multiplier: float) -> float:
     """norm(t) >= z . t >= z . t + multiplier * (constant + slope . y) >= this, where the function is <= 0."""
     total = multiplier * constant
     size = abs(total)
@@ -205,7 +207,20 @@ def affine_bound(centre, half, slope, constant, z, multiplier):
 
 
 @kernel
-def quadratic_bound(centre, half, slope, curvature, constant, p, t, z, multiplier, y, linear, matrix):
+def quadratic_bound(
+    centre: Floats,
+    half: Floats,
+    slope: Floats,
+    curvature: Floats,
+    constant: float,
+    p: float,
+    t: Floats,
+    z: Floats,
+    multiplier: float,
+    y: Floats,
+    linear: Floats,
+    matrix: Floats,
+) -> float:
     """A lower bound on norm(t), where constant + slope . y + (curvature terms) <= 0, from a convex quadratic program.
 
     norm(t)^2 is at least a quadratic function N that touches it at the given t: a weighted sum of squares for p >= 2
@@ -268,7 +283,7 @@ def quadratic_bound(centre, half, slope, curvature, constant, p, t, z, multiplie
 
 
 @kernel
-def _descend(matrix, linear, y):
+def _descend(matrix: Floats, linear: Floats, y: Floats) -> None:
     """Coordinate descent on y . matrix y + linear . y over [-1, 1]^d, a few sweeps."""
     d = y.size
     for _ in range(4):

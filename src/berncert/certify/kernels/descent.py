@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certify.distance import distance, dual_exponent, length, nearest
-from berncert.certify.tensor import ROUNDOFF, inlined, kernel, value_and_gradient, value_at
+from berncert.certify.certificate import Floats, Ints
+from berncert.certify.kernels.compiled import inlined, kernel
+from berncert.certify.kernels.distance import distance, dual_exponent, length, nearest
+from berncert.certify.kernels.problem import Memory, Problem
+from berncert.certify.kernels.tensor import ROUNDOFF, value_and_gradient, value_at
 
 STEPS = 12
 
@@ -14,7 +17,7 @@ FEW = 4
 
 
 @kernel
-def first_witness(problem, memory, x0, predicted, witness):
+def first_witness(problem: Problem, memory: Memory, x0: Floats, predicted: int, witness: Floats) -> tuple[float, int]:
     """(upper, rival) from the rivals that look nearest by value and slope; (inf, -1) if none is found."""
     upper = np.inf
     winner = -1
@@ -40,7 +43,7 @@ def first_witness(problem, memory, x0, predicted, witness):
 
 
 @kernel
-def next_rival(margins, done):
+def next_rival(margins: Floats, done: Ints) -> int:
     """The class of least margin among those not done; ties go to the lower number."""
     best = -1
     for k in range(margins.size):
@@ -54,7 +57,7 @@ def next_rival(margins, done):
 
 
 @kernel
-def subtract(coefficients, a, b, out):
+def subtract(coefficients: Floats, a: int, b: int, out: Floats) -> None:
     """The margin of class a over class b; its coefficients are within 2 roundoffs."""
     one = coefficients[a]
     two = coefficients[b]
@@ -63,7 +66,7 @@ def subtract(coefficients, a, b, out):
 
 
 @inlined
-def slope_at(problem, memory, x):
+def slope_at(problem: Problem, memory: Memory, x: Floats) -> float:
     """The value of memory.margin at x; its gradient goes to memory.gradient."""
     return value_and_gradient(
         memory.margin, problem.sizes, x, memory.gradient, memory.here, memory.there, memory.scratch
@@ -71,7 +74,9 @@ def slope_at(problem, memory, x):
 
 
 @kernel
-def descend(problem, memory, x0, predicted, rival, upper, witness):
+def descend(
+    problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, witness: Floats
+) -> float:
     """From memory.x, project x0 again and again onto the linearised margin inside the cube, keeping the best witness.
 
     Each point is also moved along its ray from x0 to where the linearised margin vanishes: near the nearest point of
@@ -114,7 +119,9 @@ def descend(problem, memory, x0, predicted, rival, upper, witness):
 
 
 @kernel
-def record(problem, memory, x0, x, value, upper, witness):
+def record(
+    problem: Problem, memory: Memory, x0: Floats, x: Floats, value: float, upper: float, witness: Floats
+) -> float:
     """Take x as the witness if its margin is negative beyond rounding and it is the nearest so far."""
     if value <= -2.0 * problem.rounding:
         reached = distance(x, x0, problem.norm, memory.t) * (1.0 + 2.0 * (x0.size + 16) * ROUNDOFF)
@@ -126,7 +133,19 @@ def record(problem, memory, x0, x, value, upper, witness):
 
 
 @kernel
-def try_witness(problem, memory, x0, predicted, rival, b, sizes, centre, half, upper, witness):
+def try_witness(
+    problem: Problem,
+    memory: Memory,
+    x0: Floats,
+    predicted: int,
+    rival: int,
+    b: Floats,
+    sizes: Ints,
+    centre: Floats,
+    half: Floats,
+    upper: float,
+    witness: Floats,
+) -> float:
     """Start a descent from the point of the box at memory.y if that looks nearer than `upper`; the new `upper`."""
     u, x, gradient = memory.t, memory.x, memory.gradient
     for j in range(x0.size):

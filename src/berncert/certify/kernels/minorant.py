@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certify.tensor import ROUNDOFF, contract, kernel, least
+from berncert.certify.certificate import Floats, Ints
+from berncert.certify.kernels.compiled import kernel
+from berncert.certify.kernels.tensor import ROUNDOFF, contract, least
 
 
 @kernel
-def nodes(size, linear, square):
+def nodes(size: int, linear: Floats, square: Floats) -> None:
     """The Bernstein coefficients of y and of y^2 on an axis (of y^2: zeros where the degree is 1)."""
     n = size - 1
     for k in range(size):
@@ -25,7 +27,9 @@ def nodes(size, linear, square):
 
 
 @kernel
-def fit(b, sizes, slope, curvature, here, there, scratch):
+def fit(
+    b: Floats, sizes: Ints, slope: Floats, curvature: Floats, here: Floats, there: Floats, scratch: Floats
+) -> float:
     """Q nearest to the control net in least squares: its constant is returned, the rest written.
 
     One axis at a time, carrying the moments of total degree <= 2: the net's mean, its first moments, its second ones.
@@ -67,11 +71,11 @@ def fit(b, sizes, slope, curvature, here, there, scratch):
             nodes(sizes[j], linear, square)
             for k in range(sizes[j]):
                 constant -= curvature[j, j] * square[k] / sizes[j]
-    return constant
+    return float(constant)
 
 
 @kernel
-def moment_weights(size, mean, linear, square):
+def moment_weights(size: int, mean: Floats, linear: Floats, square: Floats) -> None:
     """Weights that take an axis' coefficients to their mean and to the least-squares factors of y and of y^2."""
     nodes(size, linear, square)
     offset = 0.0
@@ -91,7 +95,9 @@ def moment_weights(size, mean, linear, square):
 
 
 @kernel
-def gaps(b, sizes, constant, slope, curvature, net, prefix, index):
+def gaps(
+    b: Floats, sizes: Ints, constant: float, slope: Floats, curvature: Floats, net: Floats, prefix: Floats, index: Ints
+) -> tuple[float, float]:
     """min over k of b_k - Q_k, for Q's affine part alone and for the whole of Q, both rounded down.
 
     The last axes make a block; what they contribute to Q by themselves is the same in every block.
@@ -160,7 +166,7 @@ def gaps(b, sizes, constant, slope, curvature, net, prefix, index):
 
 
 @kernel
-def lay_block(sizes, inner, block, slope, curvature, net):
+def lay_block(sizes: Ints, inner: int, block: int, slope: Floats, curvature: Floats, net: Floats) -> None:
     """The nodes of each inner axis, laid out over the block, and the block's own part of the plane and of Q."""
     d = sizes.size
     plane = net[d + 3, :block]

@@ -1,0 +1,191 @@
+"""Compiled kernels: what is done to one box of the search: enter it, bound it, simplify it, halve it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from berncert.certify.certificate import Floats, Ints
+from berncert.certify.kernels.compiled import kernel
+from berncert.certify.kernels.descent import subtract
+from berncert.certify.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
+from berncert.certify.kernels.lowering import narrow_first
+from berncert.certify.kernels.minorant import fit, gaps
+from berncert.certify.kernels.problem import Memory, Problem
+from berncert.certify.kernels.tensor import ROUNDOFF, copy, least, rotate, split
+
+
+@kernel
+def enter(
+    problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, nearest_margin: float
+) -> bool:
+    """Put the margin on the part of the cube within `upper` onto the path; False if it is positive there anyway."""
+    subtract(problem.coefficients, predicted, rival, memory.margin)
+    n = memory.margin.size
+    error = 2.0 * ROUNDOFF
+    if least(memory.margin, n) > problem.rounding + error:
+        return False
+    sizes = memory.sizes[0]
+    here, there = memory.margin, memory.there
+    for j in range(x0.size):
+        sizes[j] = problem.sizes[j]
+    for j in range(x0.size):
+        low, high = 0.0, 1.0
+        if upper < 1.0:
+            low = max(0.0, np.nextafter(x0[j] - upper, -1.0))
+            high = min(1.0, np.nextafter(x0[j] + upper, 2.0))
+        memory.centre[0, j] = 0.5 * ((high - x0[j]) + (low - x0[j]))
+        memory.half[0, j] = 0.5 * ((high - x0[j]) - (low - x0[j]))
+        here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, nearest_margin)
+    if least(here, n) > problem.rounding + error:
+        return False
+    copy(here, n, memory.path[0])
+    memory.error[0] = error
+    memory.bound[0] = 0.0
+    return True
+
+
+@kernel
+def narrow(
+    problem: Problem,
+    memory: Memory,
+    here: Floats,
+    there: Floats,
+    n: int,
+    sizes: Ints,
+    axis: int,
+    low: float,
+    high: float,
+    error: float,
+    nearest_margin: float,
+) -> tuple[Floats, Floats, int, float]:
+    """Narrow an axis, which stands first, at the cost of a small part of the tolerance; then make it the last."""
+    size = sizes[axis]
+    rest = n // size
+    if low > 0.0 or high < 1.0 or size > 2:
+        allowance = (0.1 * problem.tolerance * nearest_margin - error) / (2.0 * sizes.size)
+        sizes[axis], made = narrow_first(
+            here, size, rest, low, high, allowance, problem.tables, there, there, memory.scratch
+        )
+        error += made
+        here, there = there, here
+    rotate(here, sizes[axis], rest, there)
+    return there, here, rest * sizes[axis], error
+
+
+@kernel
+def bound_box(
+    problem: Problem,
+    memory: Memory,
+    b: Floats,
+    sizes: Ints,
+    centre: Floats,
+    half: Floats,
+    error: float,
+    bound: float,
+    goal: float,
+    slop: float,
+) -> tuple[float, int]:
+    """A lower bound on the distance to the rival's points in the box (inf if none), and the axis to halve.
+
+    memory.y is left at the point where the bound's relaxation is nearest.
+    """
+    floor = problem.rounding + error
+    if least(b, b.size) > floor:
+        return np.inf, 0
+    d = sizes.size
+    p = problem.norm
+    t, y, z, slope, curvature = memory.t, memory.y, memory.z, memory.slope, memory.curvature
+    for j in range(d):
+        t[j] = max(0.0, abs(centre[j]) - half[j])
+    bound = max(bound, length(t, p) * (1.0 - 2.0 * (d + 16) * ROUNDOFF) - slop)
+    if bound >= goal:
+        return bound, 0
+    constant = fit(b, sizes, slope, curvature, memory.here, memory.there, memory.scratch)
+    affine, quadratic = gaps(b, sizes, constant, slope, curvature, memory.net, memory.prefix, memory.odometer)
+    size = abs(constant) + abs(affine) + abs(quadratic) + floor
+    low = constant + affine - floor - 4.0 * ROUNDOFF * size
+    bottom = low
+    for j in range(d):
+        size += abs(slope[j])
+        bottom -= abs(slope[j])
+    if bottom > (d + 8) * ROUNDOFF * size:
+        return np.inf, 0
+    nearest(centre, half, slope, low, p, memory.rates, t)
+    multiplier = support(t, centre, half, slope, p, z)
+    bound = max(bound, affine_bound(centre, half, slope, low, z, multiplier) - slop)
+    for j in range(d):
+        y[j] = min(1.0, max(-1.0, (t[j] - centre[j]) / half[j]))
+    if bound < goal < np.inf and multiplier > 0.0 and p > 1.0:
+        low = constant + quadratic - floor - 4.0 * ROUNDOFF * size
+        curved = quadratic_bound(
+            centre, half, slope, curvature, low, p, t, z, multiplier, y, memory.linear, memory.matrix
+        )
+        bound = max(bound, curved - slop)
+    return bound, axis_to_halve(curvature, half, y, quadratic)
+
+
+@kernel
+def axis_to_halve(curvature: Floats, half: Floats, y: Floats, gap: float) -> int:
+    """The axis whose curvature does most harm where the relaxation is nearest."""
+    widest = 0.0
+    for h in half:
+        widest = max(widest, h)
+    axis = 0
+    most = -1.0
+    for j in range(half.size):
+        score = 2.0 * abs(curvature[j, j]) + 0.1 * abs(gap) * half[j] / widest
+        for i in range(half.size):
+            if i != j:
+                score += abs(curvature[i, j]) * (1.5 - abs(y[i]))
+        if score > most:
+            most = score
+            axis = j
+    return axis
+
+
+@kernel
+def hopeless(b: Floats, floor: float) -> bool:
+    """Whether the margin is within rounding of 0, or below, on the whole box: halving it can show nothing more."""
+    for v in b:
+        if v > floor:
+            return False
+    return True
+
+
+@kernel
+def simplify(
+    problem: Problem, memory: Memory, at: int, n: int, error: float, nearest_margin: float
+) -> tuple[int, float]:
+    """Lower the degrees of the box at a place of the path where that is almost free: the new count and error."""
+    sizes = memory.sizes[at]
+    curved = False
+    for size in sizes:
+        curved = curved or size > 2
+    if curved:
+        here, there = memory.here, memory.there
+        copy(memory.path[at], n, here)
+        for j in range(sizes.size):
+            here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, 0.0, 1.0, error, nearest_margin)
+        copy(here, n, memory.path[at])
+    return n, error
+
+
+@kernel
+def divide(memory: Memory, at: int, n: int, axis: int, error: float, bound: float) -> None:
+    """Replace the box by its halves, the one nearer to the sample on top."""
+    sizes = memory.sizes[at]
+    middle = memory.centre[at, axis]
+    half = 0.5 * memory.half[at, axis]
+    copy(memory.path[at], n, memory.margin)
+    for j in range(sizes.size):
+        memory.sizes[at + 1, j] = sizes[j]
+        memory.centre[at + 1, j] = memory.centre[at, j]
+        memory.half[at + 1, j] = memory.half[at, j]
+    low, high = (at + 1, at) if middle > 0.0 else (at, at + 1)
+    split(memory.margin[:n], sizes, axis, memory.path[low], memory.path[high])
+    memory.centre[low, axis] = middle - half
+    memory.centre[high, axis] = middle + half
+    for i in range(at, at + 2):
+        memory.half[i, axis] = half
+        memory.error[i] = error + 2.0 * (sizes[axis] - 1) * ROUNDOFF
+        memory.bound[i] = bound

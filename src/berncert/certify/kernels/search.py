@@ -1,0 +1,161 @@
+"""Compiled kernels: the branch and bound that proves one sample's distance to the decision boundary.
+
+For the predicted class a and each rival, the margin c_a - c_rival is a Bernstein polynomial. A box of the cube is
+dropped when the margin is proven positive on it, or when the box is proven to hold no point of the rival nearer than
+what is already known; else it is halved. Depth first: memory holds one path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from berncert.certify.certificate import Flags, Floats, Ints
+from berncert.certify.kernels.boxes import bound_box, divide, enter, hopeless, simplify
+from berncert.certify.kernels.compiled import borrowed, inlined, kernel
+from berncert.certify.kernels.descent import first_witness, try_witness
+from berncert.certify.kernels.distance import dual_exponent, length
+from berncert.certify.kernels.problem import Memory, Problem
+from berncert.certify.kernels.tensor import ROUNDOFF, value_at
+
+PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING = range(5)
+HALVINGS = 46  # of one axis; a box thinner than that is beyond float64
+
+
+@kernel
+def certify_rows(
+    problem: Problem,
+    memory: Memory,
+    features: Floats,
+    first: int,
+    last: int,
+    stop: Flags,
+    predicted: Ints,
+    radius: Floats,
+    upper: Floats,
+    witness: Floats,
+    rival: Ints,
+    status: Ints,
+    boxes: Ints,
+) -> None:
+    """Certify the rows first..last - 1, one after the other, until done or told to stop."""
+    p = borrowed(problem)
+    m = borrowed(memory)
+    x = borrowed(features)
+    w = borrowed(witness)
+    s = borrowed(stop)
+    for i in range(first, last):
+        predicted[i], radius[i], upper[i], rival[i], status[i], boxes[i] = certify_one(p, m, x[i], w[i], s)
+        if stop[0]:
+            return
+
+
+@inlined
+def certify_one(
+    problem: Problem, memory: Memory, x0: Floats, witness: Floats, stop: Flags
+) -> tuple[int, float, float, int, int, int]:
+    """One sample: (predicted, radius, upper, rival, status, boxes); the witness is written."""
+    margins = memory.margins
+    for k in range(margins.size):
+        margins[k] = value_at(problem.coefficients[k], problem.sizes, x0, memory.here, memory.there, memory.scratch)
+    predicted = int(np.argmax(margins))
+    top = margins[predicted]
+    for k in range(margins.size):
+        margins[k] = top - margins[k] if k != predicted else np.inf
+    winner = int(np.argmin(margins))
+    nearest_margin = margins[winner]
+
+    witness[:] = np.nan
+    upper, found = first_witness(problem, memory, x0, predicted, witness)
+    winner = found if found >= 0 else winner
+    closed = np.inf  # the least bound among the boxes dropped because of their distance
+    stuck = np.inf  # ... and among those neither dropped nor halved
+    boxes = int(margins.size - margins.size)  # a literal 0 would be compiled for as a type of its own
+    state = TIE
+    if nearest_margin <= 2.0 * problem.rounding:
+        stuck = 0.0
+    else:
+        dismiss(problem, memory, predicted, upper)
+        rival = int(np.argmin(margins))
+        while margins[rival] < np.inf:
+            if enter(problem, memory, x0, predicted, rival, upper, nearest_margin):
+                before = upper
+                closed, stuck, upper, boxes = explore(
+                    problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop
+                )
+                winner = rival if upper < before else winner
+            margins[rival] = np.inf
+            rival = int(np.argmin(margins))
+        radius = min(closed, stuck, upper)
+        if radius == np.inf:
+            state = WHOLE_CUBE
+            winner = -1
+        elif upper - radius <= problem.tolerance * upper < np.inf:
+            state = PROVEN
+        else:
+            state = BUDGET if boxes >= problem.max_boxes else ROUNDING
+    return predicted, min(closed, stuck, upper), upper, winner, state, boxes
+
+
+@kernel
+def dismiss(problem: Problem, memory: Memory, predicted: int, upper: float) -> None:
+    """Set to inf the margins of rivals whose slopes in the whole cube are too small to close them within `upper`."""
+    flattest, steepest = problem.flattest, problem.steepest
+    slope = memory.slope
+    for k in range(memory.margins.size):
+        for j in range(slope.size):
+            rise = steepest[predicted, j] - flattest[k, j]
+            fall = flattest[predicted, j] - steepest[k, j]
+            slope[j] = max(abs(rise), abs(fall))
+        change = upper * length(slope, dual_exponent(problem.norm)) * (1.0 + 2.0 * (slope.size + 20) * ROUNDOFF)
+        if memory.margins[k] - 2.0 * problem.rounding > change:
+            memory.margins[k] = np.inf
+
+
+@kernel
+def explore(
+    problem: Problem,
+    memory: Memory,
+    x0: Floats,
+    predicted: int,
+    rival: int,
+    closed: float,
+    stuck: float,
+    upper: float,
+    boxes: int,
+    nearest_margin: float,
+    witness: Floats,
+    stop: Flags,
+) -> tuple[float, float, float, int]:
+    """Search the box on the path for points of the rival nearer than `upper`: the bounds, brought up to date."""
+    d = x0.size
+    reach = 0.0
+    for j in range(d):
+        reach = max(reach, abs(memory.centre[0, j]) + memory.half[0, j])
+    slop = 2.0 * d * (HALVINGS + 8) * ROUNDOFF * reach  # what rounding of centres and halves can do to a distance
+    height = 1
+    while height > 0:
+        height -= 1
+        sizes, centre, half = memory.sizes[height], memory.centre[height], memory.half[height]
+        error = memory.error[height]
+        n = 1
+        for j in range(d):
+            n *= sizes[j]
+        b = memory.path[height, :n]
+        bound = memory.bound[height]
+        goal = min(stuck, upper * (1.0 - problem.tolerance))
+        axis = 0
+        if bound < goal:
+            boxes += 1
+            bound, axis = bound_box(problem, memory, b, sizes, centre, half, error, bound, goal, slop)
+        if bound >= goal:
+            closed = min(closed, bound)
+            continue
+        upper = try_witness(problem, memory, x0, predicted, rival, b, sizes, centre, half, upper, witness)
+        spent = boxes >= problem.max_boxes or stop[0] or height + 2 > memory.bound.size
+        if spent or half[axis] < reach * 2.0**-HALVINGS or hopeless(b, problem.rounding + error):
+            stuck = min(stuck, bound)
+            continue
+        n, error = simplify(problem, memory, height, n, error, nearest_margin)
+        divide(memory, height, n, axis, error, bound)
+        height += 2
+    return closed, stuck, upper, boxes
