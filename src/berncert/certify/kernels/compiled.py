@@ -34,7 +34,8 @@ def _borrowed(typingctx: Any, value: Any) -> Any:
 
     def strip(context: Any, builder: Any, kind: Any, part: Any) -> Any:
         if isinstance(kind, types.BaseTuple):
-            parts = [strip(context, builder, k, builder.extract_value(part, i)) for i, k in enumerate(list(kind))]
+            kinds: Any = kind
+            parts = [strip(context, builder, k, builder.extract_value(part, i)) for i, k in enumerate(kinds)]
             return context.make_tuple(builder, kind, parts)
         if not isinstance(kind, types.Array):
             return part
