@@ -15,9 +15,7 @@ from berncert.certify.kernels.tensor import ROUNDOFF, copy, least, rotate, split
 
 
 @kernel
-def enter(
-    problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, nearest_margin: float
-) -> bool:
+def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, spare: float) -> bool:
     """Put the margin on the part of the cube within `upper` onto the path; False if it is positive there anyway."""
     subtract(problem.coefficients, predicted, rival, memory.margin)
     n = memory.margin.size
@@ -35,7 +33,7 @@ def enter(
             high = min(1.0, np.nextafter(x0[j] + upper, 2.0))
         memory.centre[0, j] = 0.5 * ((high - x0[j]) + (low - x0[j]))
         memory.half[0, j] = 0.5 * ((high - x0[j]) - (low - x0[j]))
-        here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, nearest_margin)
+        here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, spare)
     if least(here, n) > problem.rounding + error:
         return False
     copy(here, n, memory.path[0])
@@ -56,13 +54,13 @@ def narrow(
     low: float,
     high: float,
     error: float,
-    nearest_margin: float,
+    spare: float,
 ) -> tuple[Floats, Floats, int, float]:
     """Narrow an axis, which stands first, at the cost of a small part of the tolerance; then make it the last."""
     size = sizes[axis]
     rest = n // size
     if low > 0.0 or high < 1.0 or size > 2:
-        allowance = (0.1 * problem.tolerance * nearest_margin - error) / (2.0 * sizes.size)
+        allowance = (spare - error) / (2.0 * sizes.size)
         sizes[axis], made = narrow_first(
             here, size, rest, low, high, allowance, problem.tables, there, there, memory.scratch
         )
@@ -153,9 +151,7 @@ def hopeless(b: Floats, floor: float) -> bool:
 
 
 @kernel
-def simplify(
-    problem: Problem, memory: Memory, at: int, n: int, error: float, nearest_margin: float
-) -> tuple[int, float]:
+def simplify(problem: Problem, memory: Memory, at: int, n: int, error: float, spare: float) -> tuple[int, float]:
     """Lower the degrees of the box at a place of the path where that is almost free: the new count and error."""
     sizes = memory.sizes[at]
     curved = False
@@ -165,7 +161,7 @@ def simplify(
         here, there = memory.here, memory.there
         copy(memory.path[at], n, here)
         for j in range(sizes.size):
-            here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, 0.0, 1.0, error, nearest_margin)
+            here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, 0.0, 1.0, error, spare)
         copy(here, n, memory.path[at])
     return n, error
 

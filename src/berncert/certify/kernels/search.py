@@ -18,6 +18,7 @@ from berncert.certify.kernels.problem import Memory, Problem
 from berncert.certify.kernels.tensor import ROUNDOFF, value_at
 
 PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING = range(5)
+LOWERING = 0.1  # of the tolerance may be spent on lowering degrees
 HALVINGS = 46  # of one axis; a box thinner than that is beyond float64
 
 
@@ -77,12 +78,17 @@ def certify_one(
         dismiss(problem, memory, predicted, upper)
         rival = int(np.argmin(margins))
         while margins[rival] < np.inf:
-            if enter(problem, memory, x0, predicted, rival, upper, nearest_margin):
-                before = upper
-                closed, stuck, upper, boxes = explore(
-                    problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, nearest_margin, witness, stop
-                )
-                winner = rival if upper < before else winner
+            before = upper
+            for spare in (LOWERING * problem.tolerance * nearest_margin, 0.0):
+                far, near = closed, stuck
+                if enter(problem, memory, x0, predicted, rival, upper, spare):
+                    closed, stuck, upper, boxes = explore(
+                        problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, spare, witness, stop
+                    )
+                if stuck == near or boxes >= problem.max_boxes or spare == 0.0:
+                    break
+                closed, stuck = far, near  # perhaps the lowering of degrees hides the boundary: once more without
+            winner = rival if upper < before else winner
             margins[rival] = np.inf
             rival = int(np.argmin(margins))
         radius = min(closed, stuck, upper)
@@ -122,7 +128,7 @@ def explore(
     stuck: float,
     upper: float,
     boxes: int,
-    nearest_margin: float,
+    spare: float,
     witness: Floats,
     stop: Flags,
 ) -> tuple[float, float, float, int]:
@@ -155,7 +161,7 @@ def explore(
         if spent or half[axis] < reach * 2.0**-HALVINGS or hopeless(b, problem.rounding + error):
             stuck = min(stuck, bound)
             continue
-        n, error = simplify(problem, memory, height, n, error, nearest_margin)
+        n, error = simplify(problem, memory, height, n, error, spare)
         divide(memory, height, n, axis, error, bound)
         height += 2
     return closed, stuck, upper, boxes

@@ -1,0 +1,48 @@
+"""The two-dimensional problem: two interleaved moons, and a network that fits every last one of their points."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from berncert.progress import Bar
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+STEPS = 2500
+LEARNING_RATE = 2e-2
+
+
+def moons(count: int, generator: np.random.Generator, *, noise: float = 0.24) -> tuple[Floats, Ints]:
+    """Points of [0,1]^2 on two interleaved half circles, with Gaussian noise, and the class of each.
+
+    Those that the noise throws out of the square are drawn again, so that nothing piles up on its edges.
+    """
+    labels = np.arange(3 * count) % 2
+    angle = generator.uniform(0, np.pi, len(labels))
+    upper = np.column_stack([np.cos(angle), np.sin(angle)])
+    lower = [1.0, 0.5] - upper
+    points = np.where(labels[:, None] == 0, upper, lower) + generator.normal(0, noise, upper.shape)
+    points = (points - [-1.45, -1.0]) / [3.9, 2.5]
+    inside = ((points > 0.02) & (points < 0.98)).all(axis=1)
+    return points[inside][:count], labels[inside][:count]
+
+
+def overfitted(points: Floats, labels: Ints, *, seed: int) -> nn.Module:
+    """A 2-64-64-2 network, trained on all points at once, without any regularisation, for far too long."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)).double()
+    x, y = torch.from_numpy(points), torch.from_numpy(labels)
+    optimiser = torch.optim.Adam(network.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, STEPS)
+    with Bar("training", total=STEPS) as bar:
+        for step in range(STEPS):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(network(x), y).backward()
+            optimiser.step()
+            schedule.step()
+            bar.update(step)
+    return network.eval()

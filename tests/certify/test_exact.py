@@ -1,0 +1,416 @@
+"""The proven certificate: known answers, brute force, and the law that nothing within the radius changes class."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from conftest import points_around, random_head
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import berncert
+from berncert import SmoothedHead, Status, certify
+
+NORMS = [1, 1.5, 2, 3, math.inf]
+
+
+def dual(norm: float) -> float:
+    return math.inf if norm == 1 else (1.0 if norm == math.inf else norm / (norm - 1))
+
+
+def classes_of(head: SmoothedHead, points: np.ndarray) -> np.ndarray:
+    return head(torch.tensor(points)).argmax(dim=1).numpy()
+
+
+def distances(points: np.ndarray, centre: np.ndarray, norm: float) -> np.ndarray:
+    steps = points - centre
+    largest = np.abs(steps).max(axis=-1, keepdims=True, initial=1e-300)  # else powers underflow for a large norm
+    return np.linalg.norm(steps / largest, ord=norm, axis=-1) * largest[..., 0]
+
+
+def assert_consistent(
+    head: SmoothedHead, x: np.ndarray, c: berncert.Certificates, norm: float, tolerance: float
+) -> None:
+    """What holds for every certificate, whatever the head."""
+    assert (c.radius >= 0).all()
+    assert (c.radius <= c.upper).all()
+    seen = np.isfinite(c.upper)
+    assert np.isnan(c.witness[~seen]).all()
+    w = c.witness[seen]
+    assert ((w >= 0) & (w <= 1)).all()
+    np.testing.assert_allclose(distances(w, x[seen], norm), c.upper[seen], rtol=1e-13)
+    assert (classes_of(head, w) != c.predicted[seen]).all()
+    for row in c:
+        if row.status is Status.PROVEN:
+            assert row.upper - row.radius <= tolerance * row.upper < math.inf
+        elif row.status in (Status.BUDGET, Status.ROUNDING):
+            assert math.isinf(row.upper) or row.upper - row.radius > tolerance * row.upper
+
+
+# ---- known answers ----
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("degrees", [(1,), (3,), (1, 1), (2, 5), (1, 2, 3), (1,) * 8])
+def test_an_affine_head_has_margin_over_dual_norm(norm: float, degrees: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(degrees))
+    for _ in range(5):
+        slope = rng.normal(size=len(degrees))
+        offset = 0.02 * np.abs(slope).sum() * rng.choice([-1, 1])
+        head = berncert.smooth(
+            lambda f, s=slope, o=offset: torch.stack(
+                [(f - 0.5) @ torch.tensor(s) + o, torch.zeros(len(f)).double()], 1
+            ),
+            dim=len(degrees),
+            degree=degrees,
+        )
+        c = certify(head, np.full((1, len(degrees)), 0.5), norm=norm)[0]
+        distance = abs(offset) / np.linalg.norm(slope, ord=dual(norm))
+        assert c.status is Status.PROVEN
+        assert c.radius <= distance * (1 + 1e-12)
+        assert c.upper >= distance * (1 - 1e-12)
+        assert c.radius >= 0.999 * distance * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_coordinate_plane_is_as_far_as_the_coordinate(norm: float) -> None:
+    head = berncert.smooth(lambda f: torch.stack([f[:, 1], 0.3 + 0 * f[:, 1]], 1), dim=3, degree=(1, 4, 2))
+    x = np.array([[0.0, 0.9, 1.0], [0.5, 0.31, 0.2], [1.0, 0.0, 0.0], [0.7, 1.0, 0.7]])
+    c = certify(head, x, norm=norm)
+    true = np.abs(x[:, 1] - 0.3)
+    assert (c.radius <= true + 1e-12).all()
+    assert (c.upper >= true - 1e-12).all()
+    assert (c.radius >= true * (1 - 1.001e-3)).all()
+
+
+def test_the_boundary_can_be_hidden_behind_a_face_of_the_cube() -> None:
+    # the plane x + 2 y = 3 touches the cube in (1, 1) only: along y, the short way, it lies outside
+    head = berncert.smooth(lambda f: torch.stack([2.9 - f[:, 0] - 2 * f[:, 1], 0 * f[:, 0]], 1), dim=2, degree=1)
+    c = certify(head, [[0.0, 1.0]], norm=2)[0]
+    assert c.radius == pytest.approx(0.9, rel=1e-3)
+    assert c.radius <= 0.9 <= c.upper
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_classes_that_never_meet_hold_in_the_whole_cube(norm: float) -> None:
+    coefficients = torch.tensor(np.random.default_rng(0).uniform(size=(3, 3, 2, 4)))
+    coefficients[1] += 1.5
+    c = certify(SmoothedHead(coefficients), np.random.default_rng(1).uniform(size=(5, 3)), norm=norm)
+    assert set(c.status) == {Status.WHOLE_CUBE}
+    assert (c.predicted == 1).all()
+    assert np.isinf(c.radius).all()
+    assert np.isinf(c.upper).all()
+    assert (c.rival == -1).all()
+    assert np.isnan(c.witness).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_ties_get_radius_zero(norm: float) -> None:
+    slope = torch.tensor([[0.0, 1.0], [0.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)
+    c = certify(SmoothedHead(slope), [[0.0], [0.3], [1.0]], norm=norm)
+    assert set(c.status) == {Status.TIE}
+    assert (c.radius == 0).all()
+    crossing = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    c = certify(SmoothedHead(crossing), [[0.5]], norm=norm)[0]
+    assert c.status is Status.TIE
+    assert c.radius == 0
+    assert c.upper < 1e-12
+
+
+# ---- brute force ----
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("degrees", "classes"), [((1, 1), 2), ((3, 3), 5), ((7, 2), 3), ((16, 16), 2)])
+def test_in_the_plane_the_distance_is_that_of_a_dense_scan(norm: float, degrees: tuple[int, int], classes: int) -> None:
+    rng = np.random.default_rng(3)
+    angles = np.linspace(0, 2 * math.pi, 720, endpoint=False)
+    rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rays /= np.linalg.norm(rays, ord=norm, axis=1)[:, None]
+    head = random_head(rng, classes, degrees, bend=0.7)
+    x = rng.uniform(size=(4, 2))
+    c = certify(head, x, norm=norm)
+    assert_consistent(head, x, c, norm, 1e-3)
+    for centre, row in zip(x, c, strict=True):
+        steps = np.linspace(0, min(2.0, row.upper * 1.05), 200)[1:]
+        points = centre + steps[:, None, None] * rays
+        inside = ((points >= 0) & (points <= 1)).all(axis=-1)
+        flips = inside & (classes_of(head, points.reshape(-1, 2).clip(0, 1)).reshape(inside.shape) != row.predicted)
+        found = steps[flips.any(axis=1)]
+        if found.size:
+            assert row.radius <= found[0] + 1e-12
+            assert row.upper <= found[0] * (1 + 1.01e-3)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_in_space_no_grid_point_within_the_radius_has_another_class(norm: float) -> None:
+    rng = np.random.default_rng(4)
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 61)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    for degrees, classes in [((1, 1, 1), 2), ((2, 3, 1), 4), ((4, 4, 4), 10)]:
+        head = random_head(rng, classes, degrees, bend=0.8)
+        x = grid[rng.integers(len(grid), size=5)]
+        c = certify(head, x, norm=norm)
+        assert_consistent(head, x, c, norm, 1e-3)
+        everywhere = classes_of(head, grid)
+        for centre, row in zip(x, c, strict=True):
+            other = distances(grid[everywhere != row.predicted], centre, norm)
+            if other.size:
+                assert row.radius <= other.min()
+                assert row.upper <= other.min() * (1 + 1.01e-3)
+
+
+# ---- the law ----
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("dim", range(1, 9))
+def test_every_sampled_point_within_the_radius_keeps_its_class(norm: float, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    tried = 0
+    for classes, bend in [(2, 2.0), (10, 0.5), (100, 0.3)]:
+        degrees = tuple(int(n) for n in rng.integers(1, 5 if dim <= 4 else 3, size=dim))
+        head = random_head(rng, classes, degrees, bend=bend)
+        x = rng.uniform(size=(4, dim))
+        x[0] = np.round(x[0])  # a corner
+        x[1, 0] = rng.integers(2)  # a face
+        c = certify(head, x, norm=norm, tolerance=1e-2)
+        assert_consistent(head, x, c, norm, 1e-2)
+        for centre, row in zip(x, c, strict=True):
+            reach = min(row.radius, 4.0)
+            points = points_around(rng, centre, row.witness, reach, norm, 400)
+            points = points[distances(points, centre, norm) < reach]
+            assert (classes_of(head, points) == row.predicted).all()
+            tried += len(points)
+    assert tried > 2500  # times 5 norms and 8 dimensions: more than 100,000 points
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    degrees=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    norm=st.one_of(st.sampled_from(NORMS), st.floats(1, 200)),
+    classes=st.integers(2, 12),
+    bend=st.sampled_from([0.0, 1e-3, 0.3, 3.0]),
+    exponent=st.integers(-300, 300),
+    tolerance=st.sampled_from([1e-1, 1e-3, 1e-6]),
+)
+def test_the_law_holds_for_heads_of_any_shape_and_scale(
+    seed: int, degrees: list[int], norm: float, classes: int, bend: float, exponent: int, tolerance: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    plain = random_head(rng, classes, tuple(degrees), bend=bend)
+    head = SmoothedHead(plain.coefficients * 10.0**exponent)
+    x = rng.uniform(size=(2, len(degrees)))
+    c = certify(head, x, norm=norm, tolerance=tolerance, max_boxes=20_000)
+    assert_consistent(head, x, c, norm, tolerance)
+    for centre, row in zip(x, c, strict=True):
+        reach = min(row.radius, 2.0)
+        points = points_around(rng, centre, row.witness, reach, norm, 300)
+        points = points[distances(points, centre, norm) < reach]
+        assert (classes_of(head, points) == row.predicted).all()
+
+
+def test_radii_do_not_depend_on_the_scale_of_the_logits() -> None:
+    rng = np.random.default_rng(8)
+    head = random_head(rng, 4, (2, 3))
+    x = rng.uniform(size=(5, 2))
+    reference = certify(head, x)
+    for exponent in (-990, -500, 0, 500, 990):
+        c = certify(SmoothedHead(torch.ldexp(head.coefficients, torch.tensor(exponent))), x)
+        np.testing.assert_allclose(c.radius, reference.radius, rtol=1e-9)
+
+
+def test_a_larger_norm_gives_a_smaller_radius() -> None:
+    rng = np.random.default_rng(9)
+    head = random_head(rng, 5, (2, 2, 2))
+    x = rng.uniform(size=(10, 3))
+    by_norm = [certify(head, x, norm=p, tolerance=1e-6) for p in NORMS]
+    for smaller, larger in itertools.pairwise(by_norm):
+        assert (larger.radius <= smaller.upper).all()
+
+
+# ---- rounding ----
+
+
+def exact_value(coefficients: np.ndarray, x: np.ndarray) -> Fraction:
+    """One class's polynomial at x in exact rationals."""
+    values = np.array([Fraction(float(v)) for v in coefficients.ravel()], dtype=object).reshape(coefficients.shape)
+    for x_j in x:
+        t, n = Fraction(float(x_j)), values.shape[0] - 1
+        weights = [math.comb(n, k) * t**k * (1 - t) ** (n - k) for k in range(n + 1)]
+        values = sum(w * v for w, v in zip(weights, values, strict=True))
+    return values
+
+
+@pytest.mark.parametrize("degrees", [(1,), (3,), (2, 2)])
+def test_the_certificate_holds_where_float64_and_exact_arithmetic_disagree(degrees: tuple[int, ...]) -> None:
+    # logits near 1 that differ by about 1e-14: close to the boundary, rounding decides which is greater
+    rng = np.random.default_rng(5)
+    disagreements = held = 0
+    for scale in np.geomspace(2e-14, 2e-13, 8):
+        base = 1 + rng.uniform(size=tuple(n + 1 for n in degrees))
+        tilt = random_head(rng, 2, degrees, bend=0.1).coefficients[0].numpy()
+        coefficients = np.stack([base, base + scale * len(degrees) * max(degrees) * (tilt - tilt.mean())])
+        head = SmoothedHead(torch.tensor(coefficients))
+        for centre in rng.uniform(size=(3, len(degrees))):
+            row = certify(head, centre[None], max_boxes=20_000)[0]
+            ours, theirs = coefficients[row.predicted], coefficients[1 - row.predicted]
+            reach = min(row.radius, 2.0)
+            around = points_around(rng, centre, row.witness, reach, 2, 60)
+            for point in around[distances(around, centre, 2) < reach]:
+                assert exact_value(ours, point) > exact_value(theirs, point)
+                assert classes_of(head, point[None])[0] == row.predicted
+                held += 1
+            if math.isfinite(row.upper):
+                for point in centre + np.linspace(0.3, 1, 300)[:, None] * (row.witness - centre):
+                    exactly = exact_value(ours, point) > exact_value(theirs, point)
+                    disagreements += exactly != (classes_of(head, point[None])[0] == row.predicted)
+    assert disagreements > 0  # else this test would show nothing
+    assert held > 100
+
+
+def test_the_witness_is_of_another_class_in_exact_arithmetic() -> None:
+    rng = np.random.default_rng(6)
+    for degrees in [(1, 1), (4,), (2, 3, 1)]:
+        head = random_head(rng, 3, degrees)
+        x = rng.uniform(size=(5, len(degrees)))
+        for centre, row in zip(x, certify(head, x, tolerance=1e-9), strict=True):
+            if math.isfinite(row.upper):
+                c = head.coefficients.numpy()
+                assert exact_value(c[row.predicted], row.witness) < exact_value(c[row.rival], row.witness)
+                squares = sum(
+                    (Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(row.witness, centre, strict=True)
+                )
+                assert squares <= Fraction(row.upper) ** 2
+
+
+def test_a_boundary_that_is_only_touched_ends_with_a_valid_radius() -> None:
+    # the margin (x - 1/2)^2 is nowhere negative: no witness exists, yet rounding forbids a proof beyond the touch
+    head = SmoothedHead(torch.tensor([[0.25, -0.25, 0.25], [0.0, 0.0, 0.0]], dtype=torch.float64))
+    row = certify(head, [[0.1]])[0]
+    assert row.status is Status.ROUNDING
+    assert 0.399 < row.radius <= 0.4
+    assert math.isinf(row.upper)
+    assert row.boxes < 1000
+
+
+# ---- the search ----
+
+
+def test_the_same_input_gives_the_same_bits_in_any_batch_with_any_threads() -> None:
+    rng = np.random.default_rng(7)
+    head = random_head(rng, 6, (3, 2, 3))
+    x = rng.uniform(size=(40, 3))
+    one = certify(head, x, threads=1)
+    for other in (certify(head, x, threads=3), certify(head, x[::-1], threads=2)[::-1]):
+        for name in ("predicted", "radius", "upper", "witness", "rival", "boxes"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for i in range(5):
+        assert certify(head, x[i : i + 1]).radius[0] == one.radius[i]
+
+
+def test_out_of_budget_the_radius_still_holds_and_says_so() -> None:
+    rng = np.random.default_rng(10)
+    head = random_head(rng, 3, (6, 6), bend=3.0)
+    x = rng.uniform(size=(8, 2))
+    reference = certify(head, x, tolerance=1e-9)
+    previous = np.zeros(8)
+    for budget in (1, 3, 30, 3000):
+        c = certify(head, x, tolerance=1e-9, max_boxes=budget)
+        assert (c.radius <= reference.upper).all()
+        spent = np.array([s is Status.BUDGET for s in c.status])
+        assert (c.boxes[spent] >= budget).all()
+        assert ((c.upper - c.radius <= 1e-9 * c.upper) | spent).all()
+        assert (c.radius >= previous * (1 - 1e-9)).mean() > 0.5
+        previous = c.radius
+    assert not spent.any()
+
+
+def test_a_tighter_tolerance_gives_a_tighter_gap() -> None:
+    rng = np.random.default_rng(11)
+    head = random_head(rng, 4, (3, 3))
+    x = rng.uniform(size=(10, 2))
+    for tolerance in (1e-1, 1e-3, 1e-6, 1e-9):
+        c = certify(head, x, tolerance=tolerance)
+        assert (c.upper - c.radius <= tolerance * c.upper).all()
+
+
+def test_float32_coefficients_are_taken_as_the_exact_numbers_they_are() -> None:
+    rng = np.random.default_rng(12)
+    head = random_head(rng, 3, (2, 2))
+    single = SmoothedHead(head.coefficients.float())
+    x = rng.uniform(size=(5, 2))
+    np.testing.assert_array_equal(
+        certify(single, x).radius, certify(SmoothedHead(single.coefficients.double()), x).radius
+    )
+
+
+@pytest.mark.parametrize("kind", ["tensor", "list", "read-only", "fortran", "float32"])
+def test_features_come_in_many_forms(kind: str) -> None:
+    head = random_head(np.random.default_rng(13), 3, (2, 2))
+    x = np.array([[0.25, 0.5], [0.75, 0.125]])
+    forms = {"tensor": torch.tensor(x), "list": x.tolist(), "fortran": np.asfortranarray(x), "float32": x.astype("f4")}
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    forms["read-only"] = frozen
+    np.testing.assert_array_equal(certify(head, forms[kind]).radius, certify(head, x).radius)
+
+
+def test_no_samples_give_an_empty_result() -> None:
+    c = certify(random_head(np.random.default_rng(0), 2, (1, 1)), np.empty((0, 2)))
+    assert len(c) == 0
+    assert c.witness.shape == (0, 2)
+    assert list(c) == []
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ([[0.5, math.nan]], r"expected every feature in \[0, 1\], got nan in row 0"),
+        ([[0.5, 1.0000001]], r"expected every feature in \[0, 1\]"),
+        ([[0.5, -0.1]], "scale or clip"),
+        ([[0.5, 0.5, 0.5]], r"expected features of shape \(N, 2\), got \(1, 3\)"),
+        ([0.5, 0.5], "features\\[None\\]"),
+        ([["a", "b"]], "real numbers"),
+    ],
+)
+def test_bad_features_are_refused(features: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certify(random_head(np.random.default_rng(0), 2, (1, 1)), features)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": 0.5}, "expected a norm p with 1 <= p <= inf, got 0.5"),
+        ({"norm": math.nan}, "expected a norm"),
+        ({"norm": "inf"}, r"float\('inf'\)"),
+        ({"tolerance": -1e-3}, r"expected a tolerance in \[0, 1\)"),
+        ({"tolerance": 1.0}, r"expected a tolerance in \[0, 1\)"),
+        ({"tolerance": math.nan}, r"expected a tolerance in \[0, 1\)"),
+        ({"max_boxes": 0}, "expected max_boxes >= 1, got 0"),
+        ({"threads": 0}, "expected threads >= 1, got 0"),
+        ({"threads": 1.5}, "expected threads >= 1"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certify(random_head(np.random.default_rng(0), 2, (1, 1)), [[0.5, 0.5]], **options)
+
+
+def test_coefficients_that_would_overflow_are_refused() -> None:
+    with pytest.raises(ValueError, match="divide the logits by a constant"):
+        certify(SmoothedHead(torch.tensor([[1e308, 0.0], [0.0, 1e308]], dtype=torch.float64)), [[0.2]])
+
+
+def test_a_plain_network_is_refused_with_advice() -> None:
+    with pytest.raises(TypeError, match=r"berncert\.smooth"):
+        certify(torch.nn.Linear(2, 2), [[0.5, 0.5]])
