@@ -28,7 +28,7 @@ def random_head(
 def points_around(
     rng: np.random.Generator, centre: np.ndarray, witness: np.ndarray, radius: float, norm: float, count: int
 ) -> np.ndarray:
-    """Points of the cube within the p-norm radius of the centre, half of them towards the witness, most near the rim."""
+    """Points of the cube within the p-norm radius of the centre, half of them towards the witness, most at the rim."""
     steps = rng.normal(size=(count, centre.size))
     if np.isfinite(witness).all():
         steps[: count // 2] = (witness - centre) * (1 + 0.3 * steps[: count // 2])

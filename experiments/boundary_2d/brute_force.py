@@ -7,6 +7,8 @@ is never below the true distance but for rounding; it exceeds it only by what fa
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import binom
@@ -14,9 +16,18 @@ from scipy.special import binom
 Floats = npt.NDArray[np.float64]
 
 GRID = np.linspace(0, 1, 401)
-STEP = float(GRID[1])
-DIRECTIONS = 720
-HALVINGS = 20
+CORNERS = np.arange(8) * np.pi / 4  # where the balls of the l1 and l-inf norms have theirs
+
+
+class Round(NamedTuple):
+    """One look at a sector of directions: its half width in radians, how many directions, how often to halve."""
+
+    half_width: float
+    directions: int
+    halvings: int
+
+
+ROUNDS = (Round(np.pi, 360, 9), Round(0.1, 160, 10), Round(0.005, 160, 12))  # all round, then closer and closer
 
 
 class BruteForce:
@@ -24,7 +35,7 @@ class BruteForce:
 
     def __init__(self, coefficients: Floats) -> None:
         self.coefficients = coefficients
-        logits = np.einsum("xi,kij,yj->xyk", self._basis(GRID, 0), coefficients, self._basis(GRID, 1))
+        logits = np.einsum("xi,kij,yj->xyk", self._basis(GRID, 0), coefficients, self._basis(GRID, 1), optimize=True)
         self.grid = np.stack(np.meshgrid(GRID, GRID, indexing="ij"), axis=-1).reshape(-1, 2)
         self.grid_logits: Floats = logits.reshape(len(self.grid), -1)
 
@@ -35,37 +46,35 @@ class BruteForce:
         if not len(others):
             return np.inf
         nearest = others[lengths(others - x0, norm).argmin()]
-        full_circle = np.linspace(0, 2 * np.pi, DIRECTIONS, endpoint=False)
-        nearest = self._shrink(x0, nearest, full_circle, predicted, norm)
-        for half_width in (0.1, 0.005):  # look again, closer, at the directions round the best one
+        gap = 2 * float(GRID[1])
+        for half_width, directions, halvings in ROUNDS:
             towards = np.arctan2(*(nearest - x0)[::-1])
-            sector = towards + half_width * np.linspace(-1, 1, DIRECTIONS)
-            nearest = self._shrink(x0, nearest, sector, predicted, norm)
+            sector = np.append(towards + half_width * np.linspace(-1, 1, directions), CORNERS)
+            nearest = self._shrink(x0, nearest, sector, gap, halvings, predicted=predicted, norm=norm)
+            gap *= 4 / 2**halvings
         return float(lengths(nearest - x0, norm))
 
-    def _shrink(self, x0: Floats, nearest: Floats, angles: Floats, predicted: int, norm: float) -> Floats:
-        """Shrink a ball round x0 for as long as some point of its rim has another class; the last such point."""
-        clear = 0.0
-        step = 2 * STEP
-        while True:  # the rim of a ball without other classes, from `nearest` inwards
-            clear = float(lengths(nearest - x0, norm)) - step
-            found = self._on_rim(x0, clear, angles, predicted, norm) if clear > 0 else None
-            if found is None:
-                break
+    def _shrink(
+        self, x0: Floats, nearest: Floats, sector: Floats, gap: float, halvings: int, *, predicted: int, norm: float
+    ) -> Floats:
+        """Shrink a ball round x0 while some point of its rim has another class: by `gap`, then by halves of it."""
+        found: Floats | None = nearest
+        while found is not None:
             nearest = found
-        clear = max(clear, 0.0)
-        for _ in range(HALVINGS):
+            clear = max(float(lengths(nearest - x0, norm)) - gap, 0.0)
+            found = self._on_rim(x0, clear, sector, predicted, norm) if clear > 0 else None
+        for _ in range(halvings):
             middle = (clear + float(lengths(nearest - x0, norm))) / 2
-            found = self._on_rim(x0, middle, angles, predicted, norm)
+            found = self._on_rim(x0, middle, sector, predicted, norm)
             if found is None:
                 clear = middle
             else:
                 nearest = found
         return nearest
 
-    def _on_rim(self, x0: Floats, radius: float, angles: Floats, predicted: int, norm: float) -> Floats | None:
+    def _on_rim(self, x0: Floats, radius: float, sector: Floats, predicted: int, norm: float) -> Floats | None:
         """The nearest point of another class on the rim of the ball, as far as it lies in the square."""
-        directions = np.column_stack([np.cos(angles), np.sin(angles)])
+        directions = np.column_stack([np.cos(sector), np.sin(sector)])
         rim = x0 + radius * directions / lengths(directions, norm)[:, None]
         rim = rim.clip(0, 1)  # brings no coordinate farther from x0, so the points stay in the ball
         others = rim[_lost(self._logits(rim), predicted)]
@@ -74,7 +83,8 @@ class BruteForce:
     def _logits(self, points: Floats) -> Floats:
         x, y = points.T
         rows = np.tensordot(self._basis(x, 0), self.coefficients, axes=(1, 1))  # (N, K, n_2 + 1)
-        return (rows @ self._basis(y, 1)[:, :, None])[..., 0]
+        logits: Floats = np.einsum("nkj,nj->nk", rows, self._basis(y, 1))
+        return logits
 
     def _basis(self, t: Floats, axis: int) -> Floats:
         """binom(n, k) t^k (1 - t)^(n - k), (len(t), n + 1)."""

@@ -45,7 +45,7 @@ SOLID: Mapping[str, Any] = {"colors": INK, "linewidths": 1.3}
 DASHED: Mapping[str, Any] = {"colors": GREY, "linewidths": 0.8, "linestyles": [(0, (4, 3))]}
 
 
-def sample_leads(head: Callable[[Tensor], Tensor], *, resolution: int = 401) -> Floats:
+def sample_leads(head: Callable[[Tensor], Tensor], *, resolution: int = 201) -> Floats:
     """(K, rows, columns): how far each logit is ahead of the best other one, on a regular grid of the unit square.
 
     A class is predicted where its lead is positive; the decision boundary is where the two highest leads are zero.
