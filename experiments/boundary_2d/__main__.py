@@ -23,11 +23,11 @@ from berncert.certify.arguments import checked_norm
 from berncert.progress import Bar
 from berncert.study import plots
 from experiments.boundary_2d.brute_force import BruteForce, Floats, lengths
-from experiments.boundary_2d.scene import Ints, moons, overfitted
+from experiments.boundary_2d.scene import Data, Ints, moons, overfitted
 
-TRAINING_POINTS, TEST_POINTS, TABLE_ROWS = 150, 100, 8
+TRAINING_POINTS, FRESH_POINTS, TEST_POINTS, TABLE_ROWS = 150, 2000, 60, 8
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
-LARGEST_DEGREE = 128
+LARGEST_DEGREE = 64
 MOST_BALLS, SMALLEST_BALL, LARGEST_BALL = 24, 0.02, 0.2  # what a picture can show
 PROGRAM = "python -m experiments.boundary_2d"
 DESCRIPTION = """\
@@ -70,46 +70,46 @@ class Clock:
 
     def done(self, what: str) -> None:
         now = time.perf_counter()
-        self._console.print(f"[dim]{now - self._start:5.1f} s[/dim]  {what}")
+        self._console.print(f"[dim]{now - self._start:5.1f} s[/dim]  {what}", soft_wrap=True)
         self._start = now
 
 
 def main() -> int:
     options = parsed_options()
+    try:
+        return run(options)
+    except OSError as error:  # the pictures could not be written
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train, smooth, prove, draw, tell."""
     torch.set_num_threads(1)  # more are slower on a network this small
     console = Console(highlight=False)
     clock = Clock(console)
 
     generator = np.random.default_rng(options.seed)
-    data = moons(TRAINING_POINTS, generator)
-    points, labels = moons(TEST_POINTS, generator)
+    data, fresh = moons(TRAINING_POINTS, generator), moons(FRESH_POINTS, generator)
     network = overfitted(*data, seed=options.seed)
-    clock.done(
-        f"network 2-64-64-2: {accuracy(network, *data):.0%} right on its {TRAINING_POINTS} training points, "
-        f"{accuracy(network, points, labels):.0%} on {TEST_POINTS} test points"
-    )
+    clock.done(f"trained: {right_on('training', network, *data)}, {right_on('fresh', network, *fresh)}")
     smoothed = berncert.smooth(network, dim=2, degree=options.degree)
-    clock.done(f"smoothed to degree {options.degree}: {accuracy(smoothed, points, labels):.0%} on the test points")
-    distances = measure(smoothed, points, options.norm, clock)
-    shown = readable_selection(points, labels, distances.proven, options.norm)
-    by_degree = {degree: plots.sample_leads(berncert.smooth(network, dim=2, degree=degree)) for degree in DEGREES}
-    leads = plots.sample_leads(network)
-    figures = {
-        "figure1": plots.safe_zones_figure(
-            leads,
-            plots.sample_leads(smoothed),
-            degree=options.degree,
-            data=data,
-            centres=points[shown],
-            certificates=distances.proven[shown],
-            norm=options.norm,
-        ),
-        "figure3": plots.degrees_figure(by_degree, leads, data),
-    }
-    save(figures, options.out)
-    clock.done("two figures drawn")
-    print_table(console, points, distances, options.norm)
-    sound = print_summary(console, distances)
+    clock.done(f"smoothed to degree {options.degree}: {right_on('fresh', smoothed, *fresh)}")
+
+    test = fresh[0][:TEST_POINTS]
+    zones, proven = (berncert.certify(smoothed, points, norm=options.norm) for points in (data[0], test))
+    clock.done(f"{len(zones) + len(proven)} radii proven")
+    tried = tried_distances(smoothed, test, options.norm)
+    clock.done(f"{len(tried)} of them checked by brute force")
+    distances = Distances(proven, tried, papers_estimates(smoothed, test, options.norm))
+    clock.done("the paper's estimates made")
+    save(figures(network, smoothed, data, zones, options.norm), options.out)
+    clock.done("figures drawn")
+
+    print_table(console, test, distances, options.norm)
+    sound = print_summary(console, distances, options.norm)
     console.print(f"\nPictures: {options.out}/figure1.png, figure1.svg, figure3.png, figure3.svg", soft_wrap=True)
     return 0 if sound else 1
 
@@ -123,17 +123,29 @@ def parsed_options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--norm", type=norm_option, default=2.0, metavar="P", help="1 <= P <= inf (default: 2)")
+    parser.add_argument(
+        "--norm",
+        type=norm_option,
+        default=2.0,
+        metavar="P",
+        help="the p of the norm that distances are measured in, from 1 (diamonds) to inf (squares) (default: 2)",
+    )
     parser.add_argument(
         "--degree",
         type=degree_option,
         default=32,
         metavar="N",
-        help=f"of figure 1's polynomial, 1 to {LARGEST_DEGREE}: low is smooth, high is faithful (default: 32)",
+        help=f"of the polynomial, 1 (smoothest) to {LARGEST_DEGREE} (closest to the network) (default: 32)",
     )
-    parser.add_argument("--seed", type=seed_option, default=10, help="of the data and the network (default: 10)")
     parser.add_argument(
-        "--out", type=Path, default=Path("out/boundary_2d"), metavar="FOLDER", help="(default: out/boundary_2d)"
+        "--seed", type=seed_option, default=10, metavar="S", help="of the data and the network (default: 10)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/boundary_2d"),
+        metavar="FOLDER",
+        help="for the pictures (default: out/boundary_2d)",
     )
     options = parser.parse_args()
     try:
@@ -145,9 +157,13 @@ def parsed_options() -> argparse.Namespace:
 
 def norm_option(text: str) -> float:
     try:
-        return checked_norm(float(text))
+        number: float | str = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a norm p with 1 <= p <= inf, got {text!r}") from None
+        number = text
+    try:
+        return checked_norm(number)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def degree_option(text: str) -> int:
@@ -162,37 +178,65 @@ def seed_option(text: str) -> int:
     return int(text)
 
 
-def accuracy(head: nn.Module, points: Floats, labels: Ints) -> float:
+def right_on(which: str, head: nn.Module, points: Floats, labels: Ints) -> str:
+    """The head's accuracy on these points, in words."""
     with torch.no_grad():
-        return float(np.mean(head(torch.from_numpy(points)).argmax(dim=1).numpy() == labels))
+        predicted = head(torch.from_numpy(points)).argmax(dim=1).numpy()
+    return f"{np.mean(predicted == labels):.1%} right on {len(labels)} {which} points"
 
 
-def measure(smoothed: berncert.SmoothedHead, points: Floats, norm: float, clock: Clock) -> Distances:
-    """Each point's distance to the boundary: proven, by brute force, and as the paper has it."""
-    proven = berncert.certify(smoothed, points, norm=norm)
-    clock.done(f"{len(points)} radii proven")
-    tried = BruteForce(smoothed.coefficients.numpy())
-    brute_force = np.zeros(len(points))
+def tried_distances(smoothed: berncert.SmoothedHead, points: Floats, norm: float) -> Floats:
+    """Each point's distance to the boundary by brute force."""
+    brute_force = BruteForce(smoothed.coefficients.numpy())
+    found = np.zeros(len(points))
     with Bar("brute force", total=len(points)) as bar:
         for i, point in enumerate(points):
-            brute_force[i] = tried.distance(point, norm)
+            found[i] = brute_force.distance(point, norm)
             bar.update(i + 1)
-    clock.done("the same distances by brute force")
-    solvers = ("dogbox" if np.isinf(norm) else "lm", "regularised")  # the paper's choices
-    estimates = {
-        solver: berncert.estimate(smoothed, points, solver=solver, norm=norm).distance_estimate for solver in solvers
+    return found
+
+
+def papers_estimates(smoothed: berncert.SmoothedHead, points: Floats, norm: float) -> dict[str, Floats]:
+    """What the paper takes for the radius, by the name of the solver it chose for the norm, and by its 2-D variant."""
+    solvers = ("dogbox" if np.isinf(norm) else "lm", "regularised")
+    return {s: berncert.estimate(smoothed, points, solver=s, norm=norm).distance_estimate for s in solvers}
+
+
+def figures(
+    network: nn.Module, smoothed: berncert.SmoothedHead, data: Data, zones: berncert.Certificates, norm: float
+) -> dict[str, Figure]:
+    """Both figures by the names of their files; `zones` are the certificates of the data's points."""
+    points, labels = data
+    shown = readable_selection(points, labels, zones, norm)
+    original = plots.sample_leads(network, resolution=401)  # it has corners, polynomials have none
+    by_degree = {}
+    with Bar("drawing", total=len(DEGREES)) as bar:
+        for done, degree in enumerate(DEGREES):
+            by_degree[degree] = plots.sample_leads(berncert.smooth(network, dim=2, degree=degree))
+            bar.update(done)
+    return {
+        "figure1": plots.safe_zones_figure(
+            original,
+            plots.sample_leads(smoothed),
+            degree=smoothed.degree[0],
+            data=data,
+            centres=points[shown],
+            certificates=zones[shown],
+            norm=norm,
+        ),
+        "figure3": plots.degrees_figure(by_degree, original, data),
     }
-    clock.done("the paper's estimates")
-    return Distances(proven, brute_force, estimates)
 
 
 def readable_selection(points: Floats, labels: Ints, proven: berncert.Certificates, norm: float) -> list[int]:
-    """Rows whose balls do not overlap, rightly classified, largest first: enough of them to see the boundary touched."""
-    fit = (proven.predicted == labels) & (proven.radius >= SMALLEST_BALL) & (proven.radius <= LARGEST_BALL)
+    """Rows of rightly classified points whose balls can be seen and do not overlap; those of middle size come first."""
+    visible = (proven.radius >= SMALLEST_BALL) & (proven.radius <= LARGEST_BALL)
+    rows = np.flatnonzero(visible & (proven.predicted == labels))
+    middle = np.sqrt(SMALLEST_BALL * LARGEST_BALL)
     chosen: list[int] = []
-    for row in np.argsort(-proven.radius):
+    for row in rows[np.argsort(np.abs(np.log(proven.radius[rows] / middle)))]:
         apart = lengths(points[chosen] - points[row], norm) > proven.radius[chosen] + proven.radius[row]
-        if fit[row] and apart.all() and len(chosen) < MOST_BALLS:
+        if apart.all() and len(chosen) < MOST_BALLS:
             chosen.append(int(row))
     return chosen
 
@@ -207,19 +251,19 @@ def save(figures: dict[str, Figure], folder: Path) -> None:
 
 def print_table(console: Console, points: Floats, distances: Distances, norm: float) -> None:
     table = Table(
-        title=f"Distance to the nearest point of another class, l{norm:g} norm, first {TABLE_ROWS} test points",
+        title=f"Distance to the nearest other class, l{norm:g} norm, {TABLE_ROWS} of {TEST_POINTS} test points",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    columns = ["point", "proven\nradius", "proven\nupper", "by brute\nforce"]
-    for name in [*columns, *(f"paper's estimate\n({solver})" for solver in distances.estimates)]:
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ["point", "radius\n(proven)", "upper\n(proven)", "distance by\nbrute force"]
+    for name in [*columns, *(f"paper's\n{solver}" for solver in distances.estimates)]:
+        table.add_column(name, justify="left" if "paper" in name else "right", no_wrap=True)
     for row in range(TABLE_ROWS):
         true = distances.brute_force[row]
         table.add_row(
-            f"({points[row, 0]:.2f}, {points[row, 1]:.2f})",
+            f"{points[row, 0]:.2f}, {points[row, 1]:.2f}",
             Text(f"{distances.proven.radius[row]:.5f}", style="bold green"),
             f"{distances.proven.upper[row]:.5f}",
             f"{true:.5f}",
@@ -231,19 +275,18 @@ def print_table(console: Console, points: Floats, distances: Distances, norm: fl
 
 def against(estimate: float, true: float) -> Text:
     """The estimate, and whether it claims more than is true."""
-    if estimate > true:
-        return Text(f"{estimate:.5f}  too large", style="red")
-    return Text(f"{estimate:.5f}           ")
+    return Text(f"{estimate:.5f} > true", style="red") if estimate > true else Text(f"{estimate:.5f}")
 
 
-def print_summary(console: Console, distances: Distances) -> bool:
+def print_summary(console: Console, distances: Distances, norm: float) -> bool:
     """How often the estimates are wrong; whether the proofs withstand brute force."""
     proven = distances.proven
     for solver, estimate in distances.estimates.items():
         above = estimate > proven.upper
-        factor = f", by a median factor of {np.median((estimate / proven.upper)[above]):.3g}" if above.any() else ""
+        method = f"{solver}, made for l2" if solver == "regularised" and norm != 2 else solver
+        factor = f", by a median factor of {np.median((estimate / proven.upper)[above]):.3f}" if above.any() else ""
         console.print(
-            f"The paper's estimate ({solver}) is above the proven upper bound on {above.sum()} of {len(above)} "
+            f"The paper's estimate ({method}) is above the proven upper bound on {above.sum()} of {len(above)} "
             f"test points{factor}.",
             soft_wrap=True,
         )

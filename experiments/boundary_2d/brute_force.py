@@ -90,16 +90,19 @@ class BruteForce:
         """binom(n, k) t^k (1 - t)^(n - k), (len(t), n + 1)."""
         size = self.coefficients.shape[1 + axis]
         powers = np.vander(t, size, increasing=True)
-        return binom(size - 1, np.arange(size)) * powers * np.vander(1 - t, size)
+        basis: Floats = binom(size - 1, np.arange(size)) * powers * np.vander(1 - t, size)
+        return basis
 
 
 def lengths(vectors: Floats, norm: float) -> Floats:
     """The p-norm along the last axis; scaled first, as powers of small numbers vanish for large p."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     scale = np.where(largest > 0, largest, 1.0)
-    return scale[..., 0] * np.asarray(np.linalg.norm(vectors / scale, ord=norm, axis=-1))
+    scaled: Floats = np.linalg.norm(vectors / scale, ord=norm, axis=-1)
+    return np.asarray(scale[..., 0] * scaled)
 
 
 def _lost(logits: Floats, predicted: int) -> npt.NDArray[np.bool_]:
     """Where another class is as good as the predicted one."""
-    return np.delete(logits, predicted, axis=1).max(axis=1) >= logits[:, predicted]
+    best_other: Floats = np.delete(logits, predicted, axis=1).max(axis=1)
+    return np.asarray(best_other >= logits[:, predicted])

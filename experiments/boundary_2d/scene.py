@@ -11,12 +11,14 @@ from berncert.progress import Bar
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Data = tuple[Floats, Ints]
+"""Points of the unit square, (N, 2), and their classes."""
 
 STEPS = 2500
 LEARNING_RATE = 2e-2
 
 
-def moons(count: int, generator: np.random.Generator, *, noise: float = 0.24) -> tuple[Floats, Ints]:
+def moons(count: int, generator: np.random.Generator, *, noise: float = 0.24) -> Data:
     """Points of [0,1]^2 on two interleaved half circles, with Gaussian noise, and the class of each.
 
     Those that the noise throws out of the square are drawn again, so that nothing piles up on its edges.
@@ -41,7 +43,7 @@ def overfitted(points: Floats, labels: Ints, *, seed: int) -> nn.Module:
     with Bar("training", total=STEPS) as bar:
         for step in range(STEPS):
             optimiser.zero_grad()
-            nn.functional.cross_entropy(network(x), y).backward()
+            nn.functional.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
             bar.update(step)

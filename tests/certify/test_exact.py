@@ -324,7 +324,8 @@ def test_out_of_budget_the_radius_still_holds_and_says_so() -> None:
         c = certify(head, x, tolerance=1e-9, max_boxes=budget)
         assert (c.radius <= reference.upper).all()
         spent = np.array([s is Status.BUDGET for s in c.status])
-        assert (c.boxes[spent] >= budget).all()
+        assert (c.boxes[spent] >= 0.6 * budget).all()  # the rest is kept for a coarser search
+        assert (c.boxes <= budget + 300).all()  # no box is halved any more, but those on the path are looked at
         assert ((c.upper - c.radius <= 1e-9 * c.upper) | spent).all()
         assert (c.radius >= previous * (1 - 1e-9)).mean() > 0.5
         previous = c.radius

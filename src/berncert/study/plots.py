@@ -17,12 +17,15 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
+from matplotlib.path import Path
 from torch import Tensor
 
 from berncert.certify import Certificates
 
 Floats = npt.NDArray[np.float64]
+Head = Callable[[Tensor], Tensor]
+"""Takes (M, 2) points of the unit square, returns (M, K) logits."""
 
 
 class ClassStyle(NamedTuple):
@@ -40,12 +43,14 @@ CLASS_STYLES = (
     ClassStyle("#b76a9b", "#f8e9f2", "D"),
 )
 INK, GREY = "#1f2328", "#6e7781"
-TITLE, SUBTITLE, SMALL = 11.5, 8.8, 8.2  # points
+SMALL = 8.5  # points
+MESSAGE: Mapping[str, Any] = {"fontsize": 11.5, "fontweight": "bold", "color": INK, "va": "baseline"}
+DETAIL: Mapping[str, Any] = {"fontsize": SMALL, "color": GREY, "va": "baseline"}
 SOLID: Mapping[str, Any] = {"colors": INK, "linewidths": 1.3}
 DASHED: Mapping[str, Any] = {"colors": GREY, "linewidths": 0.8, "linestyles": [(0, (4, 3))]}
 
 
-def sample_leads(head: Callable[[Tensor], Tensor], *, resolution: int = 201) -> Floats:
+def sample_leads(head: Head, *, resolution: int = 201) -> Floats:
     """(K, rows, columns): how far each logit is ahead of the best other one, on a regular grid of the unit square.
 
     A class is predicted where its lead is positive; the decision boundary is where the two highest leads are zero.
@@ -60,7 +65,7 @@ def sample_leads(head: Callable[[Tensor], Tensor], *, resolution: int = 201) -> 
     return leads
 
 
-def ball_outline(norm: float, *, count: int = 720) -> Floats:
+def ball_outline(norm: float, *, count: int = 240) -> Floats:
     """(count, 2): points once round the unit ball, each of p-norm 1; with count a multiple of 8, corners included."""
     angle = np.linspace(0, 2 * np.pi, count, endpoint=False)
     directions = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -94,7 +99,7 @@ def draw_boundary(axes: Axes, leads: Floats, style: Mapping[str, Any] = SOLID) -
 
 def draw_points(axes: Axes, points: Floats, classes: npt.ArrayLike, *, size: float = 14) -> None:
     """The points, each with the ink and the marker of its class."""
-    for label, style in enumerate(_styles(int(np.max(classes)) + 1)):
+    for label, style in enumerate(_styles(int(np.max(classes, initial=-1)) + 1)):
         x, y = points[np.asarray(classes) == label].T
         axes.scatter(x, y, s=size, marker=style.marker, color=style.ink, linewidths=0.4, edgecolors="white", zorder=4)
 
@@ -120,7 +125,8 @@ def draw_witnesses(axes: Axes, centres: Floats, witnesses: Floats) -> None:
     known = np.isfinite(witnesses).all(axis=1)
     pairs = np.stack([centres[known], witnesses[known]], axis=1)
     axes.add_collection(LineCollection(list(pairs), colors=INK, linewidths=0.5, zorder=3.5), autolim=False)
-    axes.scatter(*witnesses[known].T, s=13, marker="x", color=INK, linewidths=0.9, zorder=5, clip_on=False)
+    x, y = witnesses[known].T
+    axes.scatter(x, y, s=13, marker="x", color=INK, linewidths=0.9, zorder=5, clip_on=False)
 
 
 def safe_zones_figure(
@@ -137,9 +143,9 @@ def safe_zones_figure(
 
     network, smoothed: the leads of both; data: the points the network was trained on, and their classes.
     """
-    figure = Figure(figsize=(9.2, 5.35), facecolor="white")
+    figure = Figure(figsize=(9.2, 5.25), facecolor="white")
     left, right = figure.subplots(1, 2)
-    figure.subplots_adjust(left=0.015, right=0.985, bottom=0.075, top=0.885, wspace=0.04)
+    figure.subplots_adjust(left=0.015, right=0.985, bottom=0.075, top=0.905, wspace=0.04)
     for axes, leads in ((left, network), (right, smoothed)):
         draw_square(axes)
         draw_regions(axes, leads)
@@ -149,7 +155,8 @@ def safe_zones_figure(
     draw_balls(right, centres, certificates.radius, norm, certificates.predicted)
     draw_witnesses(right, centres, certificates.witness)
     draw_points(right, centres, certificates.predicted, size=20)
-    _title(left, "The network: sharp and over-fitted", "it gets its training data right by cutting corners round them")
+    ball = Path(ball_outline(norm), closed=False)
+    _title(left, "The network: sharp and over-fitted", "it bends around single points to fit its training data")
     _title(
         right,
         "Proven: no point inside a ball changes class",
@@ -162,8 +169,10 @@ def safe_zones_figure(
             "class 0": Line2D([], [], color=a.ink, marker=a.marker, linestyle="", markersize=4.5),
             "class 1": Line2D([], [], color=b.ink, marker=b.marker, linestyle="", markersize=4.5),
             "boundary": Line2D([], [], color=INK, linewidth=1.3),
-            "the network's": Line2D([], [], color=GREY, linewidth=0.8, dashes=(4, 3)),
-            "proven safe zone": Patch(facecolor=to_rgba(a.ink, 0.16), edgecolor=a.ink, linewidth=0.9),
+            "boundary of the network": Line2D([], [], color=GREY, linewidth=0.8, dashes=(4, 3)),
+            "proven safe zone": Line2D(
+                [], [], marker=ball, linestyle="", markersize=10, mfc=to_rgba(a.ink, 0.16), mec=a.ink, mew=0.9
+            ),
             "witness: another class": Line2D([], [], color=INK, marker="x", linestyle="", markersize=4),
         },
     )
@@ -174,35 +183,27 @@ def degrees_figure(by_degree: Mapping[int, Floats], network: Floats, data: tuple
     """The paper's Figure 3: one panel for each degree's leads, the network's boundary dashed; the network last."""
     columns = 4
     rows = -(-(len(by_degree) + 1) // columns)
-    figure = Figure(figsize=(9.2, 0.62 + 2.42 * rows), facecolor="white")
+    height, left = 0.68 + 2.42 * rows, 0.012
+    figure = Figure(figsize=(9.2, height), facecolor="white")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    height = figure.get_figheight()
-    figure.subplots_adjust(
-        left=0.012, right=0.988, bottom=0.1 / height, top=1 - 0.74 / height, wspace=0.045, hspace=0.13
-    )
+    figure.subplots_adjust(left, 0.1 / height, 1 - left, 1 - 0.78 / height, wspace=0.045, hspace=0.13)
     for axes, (degree, leads) in zip(panels, by_degree.items(), strict=False):
         draw_square(axes)
         draw_regions(axes, leads)
         draw_boundary(axes, network, DASHED)
         draw_boundary(axes, leads)
-        axes.set_title(f"degree {degree}", fontsize=SUBTITLE, color=INK, loc="left", pad=4)
+        axes.set_title(f"degree {degree}", loc="left", pad=4, fontsize=SMALL, color=INK)
     last, *unused = panels[len(by_degree) :]
     draw_square(last)
     draw_regions(last, network)
     draw_boundary(last, network)
     draw_points(last, *data, size=7)
-    last.set_title("the network", fontsize=SUBTITLE, color=INK, loc="left", pad=4)
+    last.set_title("the network", loc="left", pad=4, fontsize=SMALL, color=INK)
     for axes in unused:
         axes.set_axis_off()
-    figure.text(
-        0.012,
-        1 - 0.12 / height,
-        "The higher the degree, the closer the boundary follows the network's",
-        fontsize=TITLE,
-        fontweight="bold",
-        color=INK,
-        va="top",
-    )
+    top = 1 - 0.26 / height
+    figure.text(left, top, "The higher the degree, the closer the smoothed boundary comes to the original", **MESSAGE)
+    figure.text(left, top - 0.21 / height, "dashed: the boundary of the network that was smoothed", **DETAIL)
     return figure
 
 
@@ -212,8 +213,8 @@ def norm_symbol(norm: float) -> str:
 
 
 def _title(axes: Axes, message: str, detail: str) -> None:
-    axes.set_title(message, fontsize=TITLE, fontweight="bold", color=INK, loc="left", pad=19)
-    axes.text(0, 1.018, detail, transform=axes.transAxes, fontsize=SUBTITLE, color=GREY, va="bottom")
+    axes.text(0, 1.058, message, transform=axes.transAxes, **MESSAGE)
+    axes.text(0, 1.022, detail, transform=axes.transAxes, **DETAIL)
 
 
 def _legend(figure: Figure, handles: Mapping[str, Any]) -> None:

@@ -124,13 +124,15 @@ def bound_box(
 
 @kernel
 def axis_to_halve(curvature: Floats, half: Floats, y: Floats, gap: float) -> int:
-    """The axis whose curvature does most harm where the relaxation is nearest."""
+    """The axis whose curvature does most harm where the relaxation is nearest; slivers are not made thinner."""
     widest = 0.0
     for h in half:
         widest = max(widest, h)
     axis = 0
     most = -1.0
     for j in range(half.size):
+        if half[j] < 1e-6 * widest:
+            continue
         score = 2.0 * abs(curvature[j, j]) + 0.1 * abs(gap) * half[j] / widest
         for i in range(half.size):
             if i != j:

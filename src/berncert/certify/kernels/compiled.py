@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -11,19 +13,30 @@ from numba.core import types
 from numba.extending import intrinsic
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+SOURCES = hashlib.sha256(b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
 def kernel(function: Kernel) -> Kernel:
-    """Compiled when first called, then kept on disk."""
-    compiled: Kernel = numba.njit(**OPTIONS)(function)
-    return compiled
+    """Compiled when first called, then kept on disk until the source of any kernel changes."""
+    return _compiled(function, inline="never")
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compiled as a part of each caller: every level of calls costs compile time."""
-    compiled: Kernel = numba.njit(inline="always", **OPTIONS)(function)
-    return compiled
+    return _compiled(function, inline="always")
+
+
+def _compiled(function: Kernel, **options: Any) -> Kernel:
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    # Left to itself, numba looks at the file of the function alone, and would go on using a caller compiled with an
+    # older version of what it calls. For a proof that will not do.
+    kept: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if not hasattr(kept, "_source_stamp"):
+        compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    else:
+        kept._source_stamp = SOURCES
+    result: Kernel = compiled
+    return result
 
 
 def _borrowed(typingctx: Any, value: Any) -> Any:

@@ -84,38 +84,48 @@ def descend(
     Returns the least of `upper` and what was found.
     """
     d = x0.size
-    x, t, slope, gradient = memory.x, memory.t, memory.slope, memory.gradient
+    x, t = memory.x, memory.t
     subtract(problem.coefficients, predicted, rival, memory.margin)
-    beyond = 0.0
-    for step in range(STEPS):
+    for _ in range(STEPS):
         value = slope_at(problem, memory, x)
-        if step == 0:
-            beyond = 4.0 * problem.rounding + 1e-3 * problem.tolerance * abs(value)
         upper = record(problem, memory, x0, x, value, upper, witness)
-        constant = value + beyond
+        reached = distance(x, x0, problem.norm, t)
         fall = 0.0
         for j in range(d):
-            memory.middle[j] = 0.5 - x0[j]
-            memory.halves[j] = 0.5
-            fall -= gradient[j] * (x[j] - x0[j])
-            constant += gradient[j] * (0.5 - x[j])
-            slope[j] = 0.5 * gradient[j]
-        reached = distance(x, x0, problem.norm, t)
-        stretch = 1.0 + (value + beyond) / fall if fall > 0.0 else np.inf
+            fall -= memory.gradient[j] * (x[j] - x0[j])
+        # aim behind the boundary: by a small part of the tolerance, as a fraction of the distance
+        beyond = 4.0 * problem.rounding + 0.02 * problem.tolerance * max(abs(fall), abs(value))
+        stretch = 1.0 + (value + beyond) / fall
         if 0.0 < stretch * reached < upper * (1.0 - 1e-2 * problem.tolerance):
             for j in range(d):
                 memory.z[j] = min(1.0, max(0.0, x0[j] + stretch * (x[j] - x0[j])))
-            value = value_at(memory.margin, problem.sizes, memory.z, memory.here, memory.there, memory.scratch)
-            upper = record(problem, memory, x0, memory.z, value, upper, witness)
-        nearest(memory.middle, memory.halves, slope, constant, problem.norm, memory.rates, t)
-        moved = 0.0
-        for j in range(d):
-            new = min(1.0, max(0.0, x0[j] + t[j]))
-            moved = max(moved, abs(new - x[j]))
-            x[j] = new
+            there = value_at(memory.margin, problem.sizes, memory.z, memory.here, memory.there, memory.scratch)
+            upper = record(problem, memory, x0, memory.z, there, upper, witness)
+        moved = land(problem, memory, x0, x, value + beyond)
         if moved <= 1e-2 * problem.tolerance * reached or moved <= 4.0 * ROUNDOFF:
             break
     return upper
+
+
+@kernel
+def land(problem: Problem, memory: Memory, origin: Floats, x: Floats, value: float) -> float:
+    """Move x to the point of the cube nearest to `origin` where the margin's tangent at x is 0; how far it moved.
+
+    The tangent has the given value at x and the slope memory.gradient.
+    """
+    constant = value
+    for j in range(x.size):
+        memory.middle[j] = 0.5 - origin[j]
+        memory.halves[j] = 0.5
+        memory.slope[j] = 0.5 * memory.gradient[j]
+        constant += memory.gradient[j] * (0.5 - x[j])
+    nearest(memory.middle, memory.halves, memory.slope, constant, problem.norm, memory.rates, memory.t)
+    moved = 0.0
+    for j in range(x.size):
+        new = min(1.0, max(0.0, origin[j] + memory.t[j]))
+        moved = max(moved, abs(new - x[j]))
+        x[j] = new
+    return moved
 
 
 @kernel
@@ -123,7 +133,7 @@ def record(
     problem: Problem, memory: Memory, x0: Floats, x: Floats, value: float, upper: float, witness: Floats
 ) -> float:
     """Take x as the witness if its margin is negative beyond rounding and it is the nearest so far."""
-    if value <= -2.0 * problem.rounding:
+    if value < -2.0 * problem.rounding:
         reached = distance(x, x0, problem.norm, memory.t) * (1.0 + 2.0 * (x0.size + 16) * ROUNDOFF)
         if reached < upper:
             for j in range(x.size):
@@ -146,7 +156,7 @@ def try_witness(
     upper: float,
     witness: Floats,
 ) -> float:
-    """Start a descent from the point of the box at memory.y if that looks nearer than `upper`; the new `upper`."""
+    """From the point of the box at memory.y, if that looks nearer than `upper`, go to the boundary; the new `upper`."""
     u, x, gradient = memory.t, memory.x, memory.gradient
     for j in range(x0.size):
         u[j] = 0.5 + 0.5 * memory.y[j]
@@ -154,7 +164,12 @@ def try_witness(
     for j in range(x0.size):
         x[j] = min(1.0, max(0.0, x0[j] + (centre[j] + half[j] * memory.y[j])))
         gradient[j] /= 2.0 * half[j]
-    ahead = max(0.0, value) / length(gradient, dual_exponent(problem.norm))
-    if distance(x, x0, problem.norm, memory.t) + ahead < upper * (1.0 - 0.5 * problem.tolerance):
-        return descend(problem, memory, x0, predicted, rival, upper, witness)
-    return upper
+    steepness = length(gradient, dual_exponent(problem.norm))
+    reached = distance(x, x0, problem.norm, memory.t)
+    if not reached + max(0.0, value) / steepness < upper * (1.0 - 0.5 * problem.tolerance):
+        return upper
+    # the nearest way to the boundary first, which cannot lead far from here; then along it, towards x0
+    for j in range(x0.size):
+        memory.y[j] = x[j]
+    land(problem, memory, memory.y, x, value + 4.0 * problem.rounding + 0.02 * problem.tolerance * reached * steepness)
+    return descend(problem, memory, x0, predicted, rival, upper, witness)

@@ -12,6 +12,8 @@ from berncert.certify.certificate import Floats
 from berncert.certify.kernels.compiled import kernel
 from berncert.certify.kernels.tensor import ROUNDOFF
 
+NEAR_ONE = 1.05
+
 
 @kernel
 def length(t: Floats, p: float) -> float:
@@ -72,8 +74,11 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
         value += slope[j] * ((t[j] - centre[j]) / half[j])
     if value <= 0.0:
         return True
-    if p < 1.01:
+    if p == 1.0:
         _greedy(centre, half, slope, value, t)
+        return True
+    if p < NEAR_ONE:
+        _bisect(centre, half, slope, constant, p, steepest, t)
         return True
     low = 0.0
     high = 0.0
@@ -130,55 +135,53 @@ def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, t: Floats
 
 
 @kernel
+def _bisect(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, steepest: float, t: Floats) -> None:
+    """For p close to 1: the same by bisection on the multiplier, as rates would underflow."""
+    low = 0.0
+    high = 0.0
+    for j in range(t.size):
+        if slope[j] != 0.0:
+            end = abs(centre[j]) + half[j]
+            high = max(high, end ** (p - 1.0) * steepest / (abs(slope[j]) / half[j]))
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        value = constant
+        for j in range(t.size):
+            step = (middle * (abs(slope[j]) / half[j]) / steepest) ** (1.0 / (p - 1.0))
+            t[j] = min(max(-np.copysign(step, slope[j]), centre[j] - half[j]), centre[j] + half[j])
+            value += slope[j] * ((t[j] - centre[j]) / half[j])
+        if value > 0.0:
+            low = middle
+        else:
+            high = middle
+
+
+@kernel
 def support(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, z: Floats) -> float:
     """A vector z with dual norm <= 1, hence norm(.) >= z . (.), nearly tight at t; and its multiplier, returned.
 
-    On the axes where t is free to move, stationarity asks z_j half_j + multiplier * slope_j = 0.
+    Stationarity asks z_j half_j + multiplier * slope_j = 0 where t_j is free, and the norm's gradient where a face
+    holds it. Any z and multiplier make a valid bound; these make the best one where t is the nearest point.
     """
     d = t.size
     r = length(t, p)
-    z[:] = 0.0
     if r == 0.0:
+        z[:] = 0.0
         return 0.0
-    multiplier = 0.0
-    if 1.0 < p < np.inf:
-        for j in range(d):
-            ratio = abs(t[j]) / r
-            z[j] = np.copysign(ratio if p == 2.0 else ratio ** (p - 1.0), t[j])
-            if _free(t[j], centre[j], half[j], slope[j]):
-                multiplier = max(multiplier, abs(z[j]) * half[j] / abs(slope[j]))
-    elif p == 1.0:
-        # the coordinate that stopped between its faces decides the multiplier; with none, the next one to move does
-        following = np.inf
-        for j in range(d):
-            if slope[j] != 0.0:
-                inverse = half[j] / abs(slope[j])
-                if t[j] != 0.0 and _free(t[j], centre[j], half[j], slope[j]):
-                    multiplier = inverse
-                elif t[j] == 0.0 and abs(centre[j]) < half[j]:
-                    following = min(following, inverse)
-        if multiplier == 0.0 and following < np.inf:
-            multiplier = following
-        for j in range(d):
-            if abs(centre[j]) > half[j]:
-                z[j] = np.copysign(1.0, centre[j])
-            else:
-                z[j] = min(1.0, max(-1.0, -multiplier * slope[j] / half[j]))
-    else:
-        total = 0.0
-        farthest = 0
-        for j in range(d):
-            if abs(t[j]) > abs(t[farthest]):
-                farthest = j
-            if abs(t[j]) >= r * (1.0 - 1e-12) and _free(t[j], centre[j], half[j], slope[j]):
-                total += abs(slope[j]) / half[j]
-        if total == 0.0:
-            z[farthest] = np.copysign(1.0, t[farthest])
+    multiplier = _multiplier(t, centre, half, slope, p, r)
+    for j in range(d):
+        held = abs(t[j] - centre[j]) >= half[j] * (1.0 - 1e-12)
+        # a face through the sample holds nothing if downhill lies inside
+        if held and (t[j] != 0.0 or slope[j] * centre[j] >= 0.0):
+            z[j] = np.copysign((abs(t[j]) / r) ** (p - 1.0), t[j]) if p < np.inf and t[j] != 0.0 else 0.0
+            if p == np.inf and multiplier == 0.0 and abs(t[j]) == r:
+                z[j] = np.copysign(1.0, t[j])
+        elif p == np.inf and abs(t[j]) < r * (1.0 - 1e-12):
+            z[j] = 0.0
         else:
-            multiplier = 1.0 / total
-            for j in range(d):
-                if abs(t[j]) >= r * (1.0 - 1e-12) and _free(t[j], centre[j], half[j], slope[j]):
-                    z[j] = -multiplier * slope[j] / half[j]
+            z[j] = -multiplier * slope[j] / half[j]
+            if p == 1.0:
+                z[j] = min(1.0, max(-1.0, z[j]))
     dual = length(z, dual_exponent(p)) * (1.0 + 2.0 * (d + 16) * ROUNDOFF)
     if dual > 1.0:
         for j in range(d):
@@ -187,9 +190,26 @@ def support(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, z:
 
 
 @kernel
-def _free(t: float, centre: float, half: float, slope: float) -> bool:
-    """Whether a coordinate moved against its slope and stopped before its face."""
-    return t * slope < 0.0 and abs(t - centre) < half * (1.0 - 1e-12)
+def _multiplier(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, r: float) -> float:
+    """The multiplier of the constraint at t: from an axis free to move, else the least that drives all that moved."""
+    free = -1.0
+    driven = 0.0
+    farthest = 0.0
+    for j in range(t.size):
+        if t[j] * slope[j] < 0.0:  # away from 0, downhill
+            inverse = half[j] / abs(slope[j])
+            if abs(t[j] - centre[j]) >= half[j] * (1.0 - 1e-12):
+                if (t[j] - centre[j]) * slope[j] < 0.0 and p < np.inf:  # as far as the box goes
+                    driven = max(driven, (abs(t[j]) / r) ** (p - 1.0) * inverse)
+            elif p == np.inf:
+                if abs(t[j]) >= r * (1.0 - 1e-12):
+                    free = max(free, 0.0) + 1.0 / inverse
+            elif abs(t[j]) > farthest:
+                farthest = abs(t[j])
+                free = (abs(t[j]) / r) ** (p - 1.0) * inverse
+    if p == np.inf:
+        return 1.0 / free if free > 0.0 else 0.0
+    return free if free >= 0.0 else driven
 
 
 @kernel

@@ -98,7 +98,7 @@ def narrow_first(
     while q > 1 and n <= LOWERED_DEGREE:
         scale = combine(tables.chebyshev[n, q], restriction, size, weights)
         contract(b, 1, size, rest, weights, line)
-        largest = greatest(line, rest) + 5.0 * (size + 2) * ROUNDOFF * scale * LARGEST
+        largest = greatest(line, rest) + 8.0 * (size + 2) * ROUNDOFF * scale * LARGEST
         if not error + largest <= allowance:
             break
         error += largest
@@ -108,10 +108,10 @@ def narrow_first(
             combine(tables.truncated[n, q, m], restriction, size, weights)
             contract(b, 1, size, rest, weights, out[m * rest :])
         if greatest(out, (q + 1) * rest) <= LARGEST:  # the rounding bounds of the other kernels count on it
-            return q + 1, error + 5.0 * (size + 2) * ROUNDOFF * tables.amplification[n, q] * LARGEST
+            return q + 1, error + 8.0 * (size + 2) * ROUNDOFF * tables.amplification[n, q] * LARGEST
     for m in range(size):
         contract(b, 1, size, rest, restriction[m], out[m * rest :])
-    return size, 5.0 * (size + 2) * ROUNDOFF * LARGEST
+    return size, 8.0 * (size + 2) * ROUNDOFF * LARGEST
 
 
 @kernel

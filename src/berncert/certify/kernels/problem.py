@@ -52,6 +52,7 @@ class Memory(NamedTuple):
     curvature: Floats
     matrix: Floats
     margins: Floats
+    left: Floats
     slope: Floats
     linear: Floats
     rates: Floats
@@ -127,5 +128,6 @@ def allocate(problem: Problem) -> Memory:
         curvature=np.empty((d, d)),
         matrix=np.empty((d, d)),
         margins=np.empty(classes),
+        left=np.empty(classes),
         **{name: np.empty(d) for name in Memory._fields[Memory._fields.index("slope") :]},
     )

@@ -15,9 +15,11 @@ from berncert.certify.kernels.compiled import borrowed, inlined, kernel
 from berncert.certify.kernels.descent import first_witness, try_witness
 from berncert.certify.kernels.distance import dual_exponent, length
 from berncert.certify.kernels.problem import Memory, Problem
-from berncert.certify.kernels.tensor import ROUNDOFF, value_at
+from berncert.certify.kernels.tensor import ROUNDOFF, copy, value_at
 
 PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING = range(5)
+COARSENESS = (0.0, 0.1, 0.5)  # should the budget end a search, what is left of it goes into coarser ones,
+BUDGET_SHARES = (0.6, 0.8, 1.0)  # as a depth-first search cut short says little
 LOWERING = 0.1  # of the tolerance may be spent on lowering degrees
 HALVINGS = 46  # of one axis; a box thinner than that is beyond float64
 
@@ -68,38 +70,67 @@ def certify_one(
     witness[:] = np.nan
     upper, found = first_witness(problem, memory, x0, predicted, witness)
     winner = found if found >= 0 else winner
+    if nearest_margin <= 2.0 * problem.rounding:
+        return predicted, 0.0, upper, winner, TIE, 0
+    dismiss(problem, memory, predicted, upper)
+    radius = 0.0
+    boxes = margins.size - margins.size  # a literal 0 would be compiled for as a type of its own
+    spent = True
+    short = False
+    for stage in range(len(COARSENESS)):
+        tolerance = max(problem.tolerance, COARSENESS[stage])
+        if spent and radius < (1.0 - tolerance) * upper:
+            limit = BUDGET_SHARES[stage] * problem.max_boxes
+            bound, upper, winner, boxes = prove(
+                problem, memory, x0, predicted, nearest_margin, tolerance, limit, upper, winner, boxes, witness, stop
+            )
+            radius = max(radius, bound)
+            spent = boxes >= limit
+            short = short or spent
+    if radius == np.inf:
+        return predicted, radius, upper, -1, WHOLE_CUBE, boxes
+    if upper - radius <= problem.tolerance * upper < np.inf:
+        return predicted, radius, upper, winner, PROVEN, boxes
+    return predicted, radius, upper, winner, BUDGET if short else ROUNDING, boxes
+
+
+@inlined
+def prove(
+    problem: Problem,
+    memory: Memory,
+    x0: Floats,
+    predicted: int,
+    nearest_margin: float,
+    tolerance: float,
+    limit: float,
+    upper: float,
+    winner: int,
+    boxes: int,
+    witness: Floats,
+    stop: Flags,
+) -> tuple[float, float, int, int]:
+    """Search the rivals one after the other: (radius, upper, the rival at the witness, boxes)."""
     closed = np.inf  # the least bound among the boxes dropped because of their distance
     stuck = np.inf  # ... and among those neither dropped nor halved
-    boxes = int(margins.size - margins.size)  # a literal 0 would be compiled for as a type of its own
-    state = TIE
-    if nearest_margin <= 2.0 * problem.rounding:
-        stuck = 0.0
-    else:
-        dismiss(problem, memory, predicted, upper)
-        rival = int(np.argmin(margins))
-        while margins[rival] < np.inf:
-            before = upper
-            for spare in (LOWERING * problem.tolerance * nearest_margin, 0.0):
-                far, near = closed, stuck
-                if enter(problem, memory, x0, predicted, rival, upper, spare):
-                    closed, stuck, upper, boxes = explore(
-                        problem, memory, x0, predicted, rival, closed, stuck, upper, boxes, spare, witness, stop
-                    )
-                if stuck == near or boxes >= problem.max_boxes or spare == 0.0:
-                    break
-                closed, stuck = far, near  # perhaps the lowering of degrees hides the boundary: once more without
-            winner = rival if upper < before else winner
-            margins[rival] = np.inf
-            rival = int(np.argmin(margins))
-        radius = min(closed, stuck, upper)
-        if radius == np.inf:
-            state = WHOLE_CUBE
-            winner = -1
-        elif upper - radius <= problem.tolerance * upper < np.inf:
-            state = PROVEN
-        else:
-            state = BUDGET if boxes >= problem.max_boxes else ROUNDING
-    return predicted, min(closed, stuck, upper), upper, winner, state, boxes
+    left = memory.left
+    copy(memory.margins, left.size, left)
+    rival = int(np.argmin(left))
+    while left[rival] < np.inf:
+        before = upper
+        for spare in (LOWERING * tolerance * nearest_margin, 0.0):
+            far, near = closed, stuck
+            if enter(problem, memory, x0, predicted, rival, upper, spare):
+                closed, stuck, upper, boxes = explore(
+                    problem, memory, x0, predicted, rival, tolerance, limit, closed, stuck, upper, boxes, spare,
+                    witness, stop,
+                )  # fmt: skip
+            if stuck == near or boxes >= limit or spare == 0.0:
+                break
+            closed, stuck = far, near  # perhaps the lowering of degrees hides the boundary: once more without
+        winner = rival if upper < before else winner
+        left[rival] = np.inf
+        rival = int(np.argmin(left))
+    return min(closed, stuck, upper), upper, winner, boxes
 
 
 @kernel
@@ -124,6 +155,8 @@ def explore(
     x0: Floats,
     predicted: int,
     rival: int,
+    tolerance: float,
+    limit: float,
     closed: float,
     stuck: float,
     upper: float,
@@ -148,7 +181,7 @@ def explore(
             n *= sizes[j]
         b = memory.path[height, :n]
         bound = memory.bound[height]
-        goal = min(stuck, upper * (1.0 - problem.tolerance))
+        goal = min(stuck, upper * (1.0 - tolerance))
         axis = 0
         if bound < goal:
             boxes += 1
@@ -157,7 +190,7 @@ def explore(
             closed = min(closed, bound)
             continue
         upper = try_witness(problem, memory, x0, predicted, rival, b, sizes, centre, half, upper, witness)
-        spent = boxes >= problem.max_boxes or stop[0] or height + 2 > memory.bound.size
+        spent = boxes >= limit or stop[0] or height + 2 > memory.bound.size
         if spent or half[axis] < reach * 2.0**-HALVINGS or hopeless(b, problem.rounding + error):
             stuck = min(stuck, bound)
             continue

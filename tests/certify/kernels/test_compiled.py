@@ -1,0 +1,40 @@
+"""Kernels are compiled from what the source says now."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import berncert
+
+PROGRAM = """
+import numpy
+from berncert.certify.kernels import compiled, minorant
+linear, square = numpy.empty(3), numpy.empty(3)
+slope, mean = numpy.empty(3), numpy.empty(3)
+minorant.moment_weights(3, mean, linear, square)  # calls nodes, of the same file; both are kept
+print(mean[0])
+"""
+
+
+@pytest.mark.parametrize("changed", ["tensor.py", "minorant.py"])
+def test_a_change_in_any_kernel_file_makes_numba_compile_anew(tmp_path: Path, changed: str) -> None:
+    package = tmp_path / "berncert"
+    shutil.copytree(Path(berncert.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def kept() -> set[tuple[str, bytes]]:
+        subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True, capture_output=True)
+        return {(p.name, p.read_bytes()) for p in (tmp_path / "cache").rglob("*.nbi")}
+
+    first = kept()
+    assert first
+    assert kept() == first
+    source = package / "certify" / "kernels" / changed
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert not kept() & first
