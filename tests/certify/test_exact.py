@@ -299,6 +299,25 @@ def test_a_boundary_that_is_only_touched_ends_with_a_valid_radius() -> None:
     assert row.boxes < 1000
 
 
+@pytest.mark.parametrize("norm", [1.0005, 1.001, 1.02, 1.2, 1.5, 1.9])
+def test_below_two_the_expansion_of_the_norm_is_sound(norm: float) -> None:
+    # affine margins that meet the sample's ball away from its corners: an expansion with a wrong gradient overshoots
+    rng = np.random.default_rng(14)
+    head = SmoothedHead(torch.tensor([[[-1.0, 1.0], [-1.0, 1.0]], [[-1.0, -1.0], [1.0, 1.0]]], dtype=torch.float64))
+    x = np.concatenate([[[1.0, 0.52480792]], rng.uniform(size=(50, 2))])
+    for centre, row in zip(x, certify(head, x, norm=norm), strict=True):
+        if row.status is not Status.TIE:  # the boundary is x = y
+            along = np.linspace(0, 1, 4001)
+            assert row.radius <= distances(np.stack([along, along], axis=1), centre, norm).min() * (1 + 1e-12)
+
+
+def test_a_valley_that_almost_touches_is_proven_to_be_one() -> None:
+    # the margin (x - y)^2 + 1e-6 is nowhere 0, but lower than what may be spent on lowering degrees
+    square = np.array([[0.0, 0.0, 1.0], [0.0, -0.5, 0.0], [1.0, 0.0, 0.0]]) + 1e-6
+    row = certify(SmoothedHead(torch.tensor(np.stack([square, 0 * square]))), [[0.2, 0.8]])[0]
+    assert row.status is Status.WHOLE_CUBE
+
+
 # ---- the search ----
 
 

@@ -22,7 +22,7 @@ class Status(StrEnum):
     WHOLE_CUBE = "the class holds in the whole cube"
     TIE = "the two best classes cannot be told apart in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
-    ROUNDING = "rounding hides the boundary; the radius is valid but may not be the largest"
+    ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
 
 
 class _Rows:
@@ -55,7 +55,7 @@ class Certificates(_Rows):
     witness: Floats
     """(N, d): a point of the cube that is not given `predicted`; NaN when none is known."""
     rival: Ints
-    """The class that wins at the witness; -1 when there is none."""
+    """A class with a greater logit than `predicted` at the witness; -1 when no witness is known."""
     status: npt.NDArray[np.object_]
     """A `Status` for each row."""
     boxes: Ints

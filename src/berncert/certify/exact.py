@@ -42,14 +42,14 @@ def certify(
 
     For every row, radius <= true distance <= upper: no point of [0,1]^d closer than `radius` changes the class, and
     `witness`, at distance `upper`, does. All rivals count. The proof holds for the polynomial in real arithmetic, with
-    the coefficients taken as exact, and for `SmoothedHead` evaluated in float64 on any hardware with IEEE arithmetic.
-    It says nothing about evaluation in float32, nor about points outside the cube, where features never are.
+    the coefficients taken as exact, and for `SmoothedHead` evaluated in float64 on any hardware with IEEE arithmetic
+    (denormals included). It says nothing about evaluation in float32, nor about points outside the cube.
 
     features: (N, d) numbers in [0, 1]: a tensor on any device, an array or nested lists.
     norm: the p of the norm, 1 <= p <= inf.
     tolerance: stop when upper - radius <= tolerance * upper.
-    max_boxes: how many boxes may be looked at for one row. Then the search stops: `radius` is as far as the proof has
-        come, which still holds, and the status says so.
+    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as far
+        as the proof has come, which still holds, and the status says so.
     threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
         changes a bit of the result. None takes all cores that this process may use.
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.

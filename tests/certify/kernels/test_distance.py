@@ -81,7 +81,16 @@ def test_no_feasible_point_is_nearer_than_the_quadratic_bound(seed: int, d: int,
     values = low + points @ slope + np.einsum("ni,ij,nj->n", points, np.triu(curvature), points)
     feasible = centre + half * points[values <= 0]
     if len(feasible):
-        assert bound <= min(length(t, p) for t in feasible)
+        nearest_found = min(length(t, p) for t in feasible)
+        assert bound <= nearest_found
+        for _ in range(5):  # the point and the multiplier need not be the best ones
+            other = t + 0.3 * rng.normal(size=d)
+            support(other, centre, half, slope, p, z)
+            bound = quadratic_bound(
+                centre, half, slope, curvature, low, p, other, z, multiplier * rng.uniform(0, 2), y,
+                np.empty(d), np.empty((d, d)),
+            )  # fmt: skip
+            assert bound <= nearest_found
 
 
 def test_the_quadratic_bound_is_tight_for_a_convex_problem() -> None:

@@ -166,7 +166,8 @@ def try_witness(
         gradient[j] /= 2.0 * half[j]
     steepness = length(gradient, dual_exponent(problem.norm))
     reached = distance(x, x0, problem.norm, memory.t)
-    if not reached + max(0.0, value) / steepness < upper * (1.0 - 0.5 * problem.tolerance):
+    ahead = value / steepness if value > 0.0 else 0.0
+    if not reached + ahead < upper * (1.0 - 0.5 * problem.tolerance):
         return upper
     # the nearest way to the boundary first, which cannot lead far from here; then along it, towards x0
     for j in range(x0.size):

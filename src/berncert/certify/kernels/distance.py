@@ -243,9 +243,10 @@ def quadratic_bound(
 ) -> float:
     """A lower bound on norm(t), where constant + slope . y + (curvature terms) <= 0, from a convex quadratic program.
 
-    norm(t)^2 is at least a quadratic function N that touches it at the given t: a weighted sum of squares for p >= 2
-    (Hoelder), a strongly convex expansion for p <= 2 (the norm's 2-convexity). N + multiplier * Q is made convex by
-    adding sum shift_j (y_j^2 - 1) <= 0, roughly minimised by coordinate descent, and bounded below by its tangent.
+    norm(.)^2 is at least a quadratic function N that touches it at the given t, whatever t is: for p >= 2 a weighted
+    sum of squares (Hoelder; for p = inf with the magnitudes of z as weights), for p < 2 an expansion with the gradient
+    at t (half the squared norm is (p - 1)-strongly convex). N + multiplier * Q is made convex by adding
+    sum shift_j (y_j^2 - 1) <= 0, roughly minimised by coordinate descent, and bounded below by its tangent.
     """
     d = centre.size
     r = length(t, p)
@@ -269,10 +270,11 @@ def quadratic_bound(
         for j in range(d):
             away = centre[j] - t[j]
             w = p - 1.0
+            g = 2.0 * r * np.copysign((abs(t[j]) / r) ** w, t[j]) if t[j] != 0.0 else 0.0  # of the squared norm at t
             matrix[j, j] = w * half[j] * half[j]
-            linear[j] = 2.0 * (r * z[j] + w * away) * half[j]
-            total += away * (2.0 * r * z[j] + w * away)
-            size += (abs(away) + half[j]) * (2.0 * r * abs(z[j]) + w * (abs(away) + half[j]))
+            linear[j] = (g + 2.0 * w * away) * half[j]
+            total += away * (g + w * away)
+            size += (abs(away) + half[j]) * (abs(g) + w * (abs(away) + half[j]))
     for j in range(d):
         linear[j] += lam * slope[j]
         size += lam * abs(slope[j])
@@ -298,7 +300,7 @@ def quadratic_bound(
         tangent += y[j] * (linear[j] + along)
         g = linear[j] + 2.0 * along
         tangent -= g * (1.0 + y[j]) if g > 0.0 else -g * (1.0 - y[j])
-    tangent -= (8 * d + 80) * ROUNDOFF * 4.0 * size
+    tangent -= 4.0 * (12 * d + 80) * ROUNDOFF * size
     return np.sqrt(tangent) * (1.0 - 4.0 * ROUNDOFF) if tangent > 0.0 else 0.0
 
 

@@ -64,12 +64,10 @@ def certify_one(
     top = margins[predicted]
     for k in range(margins.size):
         margins[k] = top - margins[k] if k != predicted else np.inf
-    winner = int(np.argmin(margins))
-    nearest_margin = margins[winner]
+    nearest_margin = margins.min()
 
     witness[:] = np.nan
-    upper, found = first_witness(problem, memory, x0, predicted, witness)
-    winner = found if found >= 0 else winner
+    upper, winner = first_witness(problem, memory, x0, predicted, witness)
     if nearest_margin <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, 0
     dismiss(problem, memory, predicted, upper)
@@ -88,7 +86,7 @@ def certify_one(
             spent = boxes >= limit
             short = short or spent
     if radius == np.inf:
-        return predicted, radius, upper, -1, WHOLE_CUBE, boxes
+        return predicted, radius, upper, winner, WHOLE_CUBE, boxes
     if upper - radius <= problem.tolerance * upper < np.inf:
         return predicted, radius, upper, winner, PROVEN, boxes
     return predicted, radius, upper, winner, BUDGET if short else ROUNDING, boxes
@@ -126,7 +124,7 @@ def prove(
                 )  # fmt: skip
             if stuck == near or boxes >= limit or spare == 0.0:
                 break
-            closed, stuck = far, near  # perhaps the lowering of degrees hides the boundary: once more without
+            closed, stuck = far, near  # the lowering of degrees may hide the boundary: once more without
         winner = rival if upper < before else winner
         left[rival] = np.inf
         rival = int(np.argmin(left))
@@ -181,7 +179,7 @@ def explore(
             n *= sizes[j]
         b = memory.path[height, :n]
         bound = memory.bound[height]
-        goal = min(stuck, upper * (1.0 - tolerance))
+        goal = min(stuck, upper) * (1.0 - tolerance)
         axis = 0
         if bound < goal:
             boxes += 1
@@ -193,6 +191,8 @@ def explore(
         spent = boxes >= limit or stop[0] or height + 2 > memory.bound.size
         if spent or half[axis] < reach * 2.0**-HALVINGS or hopeless(b, problem.rounding + error):
             stuck = min(stuck, bound)
+            if spare > 0.0 and not spent:
+                return closed, stuck, upper, boxes  # to be searched again without lowering
             continue
         n, error = simplify(problem, memory, height, n, error, spare)
         divide(memory, height, n, axis, error, bound)
