@@ -48,8 +48,8 @@ def certify(
     features: (N, d) numbers in [0, 1]: a tensor on any device, an array or nested lists.
     norm: the p of the norm, 1 <= p <= inf.
     tolerance: stop when upper - radius <= tolerance * upper.
-    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as far
-        as the proof has come, which still holds, and the status says so.
+    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
+        far as the proof has come, which still holds, and the status says so.
     threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
         changes a bit of the result. None takes all cores that this process may use.
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
@@ -97,7 +97,7 @@ def _solve(problem: Problem, x: Floats, threads: int, progress: bool | None) -> 
                 done[0] += last - first
 
     compiled = getattr(search.certify_rows, "signatures", None)
-    label = "proving" if compiled else "compiling the search (once on this machine), proving"
+    label = "proving" if compiled else "compiling, once; proving"
     with ThreadPoolExecutor(threads) as pool, Bar(label, total=count, progress=progress) as bar:
         running = {pool.submit(work) for _ in range(min(threads, count))}
         try:
