@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from math import comb, prod
@@ -20,14 +20,6 @@ from berncert.polynomial import basis, bernstein, enclose, evaluate, gradient, r
 Net = tuple[Tensor, Tensor]
 unit = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-200, 5e-324, 2.0**-53, 1 - 2.0**-53, 0.5])
 laws = settings(max_examples=60, deadline=None)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def random_net(classes: int, degrees: tuple[int, ...], rows: int = 7, seed: int = 0) -> Net:

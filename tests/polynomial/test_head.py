@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,14 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from berncert.polynomial import SmoothedHead, bernstein, grid, smooth
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def random_head(*shape: int, dtype: torch.dtype = torch.float64) -> SmoothedHead:
