@@ -10,6 +10,8 @@ import time
 import pytest
 
 ENDLESS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by default where tests run in the background
 import numpy, torch, berncert
 head = berncert.SmoothedHead(torch.tensor(numpy.random.default_rng(0).normal(size=(10,) + (2,) * 12)))
 berncert.certify(head, [[0.5] * 12], max_boxes=10)
@@ -26,6 +28,9 @@ def test_ctrl_c_ends_a_long_proof_within_seconds() -> None:
         time.sleep(1.0)
         assert process.poll() is None, "the problem was meant to be endless"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert b"KeyboardInterrupt" in errors
     assert process.returncode != 0
