@@ -110,7 +110,8 @@ def bound_box(
         return np.inf, 0
     nearest(centre, half, slope, low, p, memory.rates, t)
     multiplier = support(t, centre, half, slope, p, z)
-    bound = max(bound, affine_bound(centre, half, slope, low, z, multiplier) - slop)
+    flat = affine_bound(centre, half, slope, low, z, multiplier) - slop
+    bound = flat if flat > bound else bound  # not max: a slope near 0 can make it NaN, which proves nothing
     for j in range(d):
         y[j] = min(1.0, max(-1.0, (t[j] - centre[j]) / half[j]))
     if bound < goal < np.inf and multiplier > 0.0 and p > 1.0:
@@ -118,7 +119,7 @@ def bound_box(
         curved = quadratic_bound(
             centre, half, slope, curvature, low, p, t, z, multiplier, y, memory.linear, memory.matrix
         )
-        bound = max(bound, curved - slop)
+        bound = curved - slop if curved - slop > bound else bound
     return bound, axis_to_halve(curvature, half, y, quadratic)
 
 
