@@ -24,6 +24,8 @@ bench: $(READY)  ## side-by-side measurements, written to benchmarks/
 	$(PYTHON) -m benchmarks.exact
 
 $(READY): pyproject.toml constraints.txt
+	@python3 -c 'import sys; sys.exit("berncert needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else 0'
+	@echo "setting up .venv with PyTorch and the rest: a few minutes"
 	python3 -m venv .venv
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@echo "compiling the proof search, once: about half a minute"

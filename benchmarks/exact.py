@@ -74,7 +74,7 @@ class Size(NamedTuple):
     thread_repeats: int
 
 
-FULL = Size(samples=360, estimates=10, repeats=3, thread_rows=2000, thread_repeats=7)
+FULL = Size(samples=360, estimates=20, repeats=3, thread_rows=2000, thread_repeats=7)
 QUICK = Size(samples=20, estimates=2, repeats=1, thread_rows=400, thread_repeats=3)
 
 

@@ -110,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
 
     print_table(console, test, distances, options.norm)
     sound = print_summary(console, distances, options.norm)
-    console.print(f"\nPictures: {options.out}/figure1.png, figure1.svg, figure3.png, figure3.svg", soft_wrap=True)
+    where = f"\nPictures: {options.out}/figure1.png, figure1.svg, figure3.png, figure3.svg"
+    console.print(where, markup=False, soft_wrap=True)
     return 0 if sound else 1
 
 
@@ -142,7 +143,7 @@ def parsed_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=folder_option,
         default=Path("out/boundary_2d"),
         metavar="FOLDER",
         help="for the pictures (default: out/boundary_2d)",
@@ -153,6 +154,14 @@ def parsed_options() -> argparse.Namespace:
     except OSError as error:
         parser.error(f"argument --out: expected a folder that can be made or written to, got {error}")
     return options
+
+
+def folder_option(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "expected the name of a folder, got an empty one; leave it out for the default"
+        )
+    return Path(text)
 
 
 def norm_option(text: str) -> float:

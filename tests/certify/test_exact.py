@@ -400,6 +400,8 @@ def test_no_samples_give_an_empty_result() -> None:
         ([[0.5, 0.5, 0.5]], r"expected features of shape \(N, 2\), got \(1, 3\)"),
         ([0.5, 0.5], "features\\[None\\]"),
         ([["a", "b"]], "real numbers"),
+        (torch.tensor([[0.5 + 1j, 0.5]]), r"got a complex tensor; pass its \.real"),
+        (torch.tensor([[0.5, 0.5]]).to_sparse(), "got a sparse tensor"),
     ],
 )
 def test_bad_features_are_refused(features: object, message: str) -> None:
@@ -416,9 +418,11 @@ def test_bad_features_are_refused(features: object, message: str) -> None:
         ({"tolerance": -1e-3}, r"expected a tolerance in \[0, 1\)"),
         ({"tolerance": 1.0}, r"expected a tolerance in \[0, 1\)"),
         ({"tolerance": math.nan}, r"expected a tolerance in \[0, 1\)"),
-        ({"max_boxes": 0}, "expected max_boxes >= 1, got 0"),
-        ({"threads": 0}, "expected threads >= 1, got 0"),
-        ({"threads": 1.5}, "expected threads >= 1"),
+        ({"max_boxes": 0}, "expected a whole number max_boxes >= 1, got 0"),
+        ({"max_boxes": 2**70}, r"at most 2\^62"),
+        ({"tolerance": 10**400}, "expected a tolerance"),
+        ({"threads": 0}, "expected a whole number threads >= 1, got 0"),
+        ({"threads": 1.5}, "expected a whole number threads"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:

@@ -11,6 +11,8 @@ from torch import Tensor
 from berncert.certify.certificate import Floats
 from berncert.polynomial import SmoothedHead
 
+LARGEST_COUNT = 2**62
+
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
     """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError."""
@@ -31,22 +33,22 @@ def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
 
 def checked_norm(norm: Any) -> float:
     """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
-    if isinstance(norm, (bool, np.bool_)) or not isinstance(norm, Real) or not float(norm) >= 1:
+    if not _is_real(norm) or not norm >= 1:
         hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
-    return float(norm)
+    return _as_float(norm)
 
 
 def checked_count(name: str, value: Any) -> int:
     """A whole number >= 1; anything else is a ValueError."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"expected {name} >= 1, got {value!r}; pass a whole number")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
+        raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int, at most 2^62")
     return int(value)
 
 
 def checked_tolerance(tolerance: Any) -> float:
     """A relative gap in [0, 1); anything else is a ValueError."""
-    if isinstance(tolerance, (bool, np.bool_)) or not isinstance(tolerance, Real) or not 0 <= float(tolerance) < 1:
+    if not _is_real(tolerance) or not 0 <= tolerance < 1:
         raise ValueError(
             f"expected a tolerance in [0, 1), got {tolerance!r}; it is the relative gap between radius and upper at "
             "which a proof may stop, e.g. 1e-3"
@@ -54,8 +56,23 @@ def checked_tolerance(tolerance: Any) -> float:
     return float(tolerance)
 
 
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _as_float(value: Any) -> float:
+    """As float64; a whole number too large for that is infinite for our purposes."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
 def _numbers(features: Any) -> Floats:
     """Any real tensor, array or nested list as a float64 array."""
+    if isinstance(features, Tensor) and (features.is_complex() or features.is_sparse):
+        kind, cure = ("complex", "real") if features.is_complex() else ("sparse", "to_dense()")
+        raise ValueError(f"expected features that are real numbers, got a {kind} tensor; pass its .{cure}")
     try:
         x = features.detach().cpu().double().numpy() if isinstance(features, Tensor) else np.asarray(features)
     except (TypeError, ValueError) as error:

@@ -39,7 +39,7 @@ class _Rows:
         return (self[i] for i in range(len(self)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificates(_Rows):
     """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
 
@@ -62,7 +62,7 @@ class Certificates(_Rows):
     """How many boxes the proof looked at."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Estimate(_Rows):
     """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
 

@@ -89,6 +89,7 @@ def smooth(
     degrees = degrees_per_axis(dim, degree)
     batch_size = positive_int("batch_size", batch_size)
     dtype, device = _placement(head, dtype, device)
+    check_fits(2, degrees, dtype, torch.device(device))  # with the fewest classes, before anything is done
     samples: list[Tensor] = []
     with _sampling(head, differentiable):
         for grid in grid_batches(degrees, batch_size):

@@ -10,10 +10,8 @@ from berncert.certify.kernels.distance import distance, dual_exponent, length, n
 from berncert.certify.kernels.problem import Memory, Problem
 from berncert.certify.kernels.tensor import ROUNDOFF, value_and_gradient, value_at
 
-STEPS = 12
-
-
-FEW = 4
+STEPS = 12  # of one descent: most end after four or five
+FEW = 4  # rivals looked at for a first witness
 
 
 @kernel

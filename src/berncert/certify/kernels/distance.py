@@ -12,7 +12,7 @@ from berncert.certify.certificate import Floats
 from berncert.certify.kernels.compiled import kernel
 from berncert.certify.kernels.tensor import ROUNDOFF
 
-NEAR_ONE = 1.05
+NEAR_ONE = 1.05  # below it, powers of 1 / (p - 1) underflow
 
 
 @kernel

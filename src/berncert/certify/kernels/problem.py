@@ -68,6 +68,10 @@ class Memory(NamedTuple):
 def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int) -> Problem:
     """The problem of a (K, n_1 + 1, ..., n_d + 1) array of coefficients, which are taken as exact."""
     largest = float(np.abs(coefficients).max())
+    if not math.isfinite(largest):
+        raise ValueError(
+            f"expected finite coefficients, got {largest}; look for what made them so, e.g. a diverged head"
+        )
     if not largest < LARGEST_COEFFICIENT:
         raise ValueError(
             f"expected coefficients below 2^1000 in magnitude, got {largest:g}, which overflows when logits are "
@@ -107,10 +111,25 @@ def slope_range(coefficients: Floats) -> tuple[Floats, Floats]:
 
 def allocate(problem: Problem) -> Memory:
     """Memory for one thread; what is never touched is never given by the operating system."""
+    try:
+        return _memory(problem)
+    except MemoryError as error:
+        n = problem.coefficients.shape[1]
+        raise MemoryError(
+            f"expected room for a path of {_depth(problem)} boxes with {n} coefficients each, got {error}; lower the "
+            "degree or the number of features"
+        ) from error
+
+
+def _depth(problem: Problem) -> int:
+    return 64 + 8 * problem.sizes.size
+
+
+def _memory(problem: Problem) -> Memory:
     classes, n = problem.coefficients.shape
     d = problem.sizes.size
     widest = int(problem.sizes.max())
-    depth = 64 + 8 * d
+    depth = _depth(problem)
     return Memory(
         path=np.empty((depth, n)),
         sizes=np.empty((depth, d), np.int64),
