@@ -23,9 +23,9 @@ def values(b: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 def narrow(b: np.ndarray, low: float, high: float, allowance: float) -> tuple[np.ndarray, float]:
     size, rest = b.shape
-    out, line, scratch = np.empty(b.size), np.empty(b.size), np.empty((size + 3, size))
+    out, scratch = np.empty(b.size), np.empty((size + 3, size))
     tables = lowering_tables(min(size - 1, LOWERED_DEGREE))
-    new, error = narrow_first(b.ravel(), size, rest, low, high, allowance, tables, out, line, scratch)
+    new, error = narrow_first(b.ravel(), size, rest, low, high, allowance, tables, out, scratch)
     return out[: new * rest].reshape(new, rest), error
 
 

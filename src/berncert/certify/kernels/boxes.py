@@ -61,9 +61,7 @@ def narrow(
     rest = n // size
     if low > 0.0 or high < 1.0 or size > 2:
         allowance = (spare - error) / (2.0 * sizes.size)
-        sizes[axis], made = narrow_first(
-            here, size, rest, low, high, allowance, problem.tables, there, there, memory.scratch
-        )
+        sizes[axis], made = narrow_first(here, size, rest, low, high, allowance, problem.tables, there, memory.scratch)
         error += made
         here, there = there, here
     rotate(here, sizes[axis], rest, there)

@@ -50,10 +50,10 @@ def dual_exponent(p: float) -> float:
 
 
 @kernel
-def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, rates: Floats, t: Floats) -> bool:
+def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, rates: Floats, t: Floats) -> None:
     """The point t of the box nearest to 0 with constant + slope . y <= 0: written to t, up to rounding.
 
-    Returns False when the box has no such point; t is then the corner where the function is least. On the way from 0,
+    Where the box has no such point, t is the corner where the function is least. On the way from 0,
     |t_j| = mu * rates[j] up to the box's faces, for one mu >= 0 (Lagrange); the constraint is piecewise linear in mu.
     """
     d = centre.size
@@ -68,18 +68,18 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
         for j in range(d):
             if slope[j] != 0.0:
                 t[j] = centre[j] - np.copysign(half[j], slope[j])
-        return False
+        return
     value = constant
     for j in range(d):
         value += slope[j] * ((t[j] - centre[j]) / half[j])
     if value <= 0.0:
-        return True
+        return
     if p == 1.0:
         _greedy(centre, half, slope, value, t)
-        return True
+        return
     if p < NEAR_ONE:
         _bisect(centre, half, slope, constant, p, steepest, t)
-        return True
+        return
     low = 0.0
     high = 0.0
     for j in range(d):
@@ -108,7 +108,6 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
         mu = mu + value / fall if fall > 0.0 else low
         if not low < mu < high:
             mu = 0.5 * (low + high)
-    return True
 
 
 @kernel

@@ -81,7 +81,6 @@ def narrow_first(
     allowance: float,
     tables: Tables,
     out: Floats,
-    line: Floats,
     scratch: Floats,
 ) -> tuple[int, float]:
     """Restrict the first axis to [lower, upper] and lower its degree as far as the error stays within `allowance`.
@@ -97,8 +96,8 @@ def narrow_first(
     q = n
     while q > 1 and n <= LOWERED_DEGREE:
         scale = combine(tables.chebyshev[n, q], restriction, size, weights)
-        contract(b, 1, size, rest, weights, line)
-        largest = greatest(line, rest) + 8.0 * (size + 2) * ROUNDOFF * scale * LARGEST
+        contract(b, 1, size, rest, weights, out)
+        largest = greatest(out, rest) + 8.0 * (size + 2) * ROUNDOFF * scale * LARGEST
         if not error + largest <= allowance:
             break
         error += largest

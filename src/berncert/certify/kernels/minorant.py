@@ -13,17 +13,29 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certify.certificate import Floats, Ints
-from berncert.certify.kernels.compiled import kernel
+from berncert.certify.kernels.compiled import inlined, kernel
 from berncert.certify.kernels.tensor import ROUNDOFF, contract, least
+
+
+@inlined
+def node(k: int, n: int) -> float:
+    """The k-th Bernstein coefficient, of degree n, of y."""
+    return (2 * k - n) / n
+
+
+@inlined
+def squared_node(k: int, n: int) -> float:
+    """The k-th Bernstein coefficient, of degree n, of y^2; 0 where the degree is 1, which has no y^2."""
+    return (4 * k * (k - n)) / (n * (n - 1)) + 1.0 if n > 1 else 0.0
 
 
 @kernel
 def nodes(size: int, linear: Floats, square: Floats) -> None:
-    """The Bernstein coefficients of y and of y^2 on an axis (of y^2: zeros where the degree is 1)."""
+    """The Bernstein coefficients of y and of y^2 on an axis."""
     n = size - 1
     for k in range(size):
-        linear[k] = (2 * k - n) / n
-        square[k] = (4 * k * (k - n)) / (n * (n - 1)) + 1.0 if n > 1 else 0.0
+        linear[k] = node(k, n)
+        square[k] = squared_node(k, n)
 
 
 @kernel
@@ -126,8 +138,8 @@ def gaps(
     while level >= 0:
         for j in range(level, inner):
             n = sizes[j] - 1
-            y = (2 * index[j] - n) / n
-            square = (4 * index[j] * (index[j] - n)) / (n * (n - 1)) + 1.0 if n > 1 else 0.0
+            y = node(index[j], n)
+            square = squared_node(index[j], n)
             prefix[j + 1, d] = prefix[j, d] + prefix[j, j] * y + curvature[j, j] * square
             prefix[j + 1, d + 1] = prefix[j, d + 1] + slope[j] * y
             for i in range(j + 1, d):
@@ -178,15 +190,15 @@ def lay_block(sizes: Ints, inner: int, block: int, slope: Floats, curvature: Flo
         n = sizes[j] - 1
         stride //= sizes[j]
         coordinate = net[j, :block]
-        node = 0
+        turn = 0
         for start in range(0, block, stride):
-            y = (2 * node - n) / n
-            square = (4 * node * (node - n)) / (n * (n - 1)) + 1.0 if n > 1 else 0.0
+            y = node(turn, n)
+            square = squared_node(turn, n)
             for k in range(start, start + stride):
                 coordinate[k] = y
                 plane[k] += slope[j] * y
                 bowl[k] += curvature[j, j] * square
-            node = node + 1 if node < n else 0
+            turn = turn + 1 if turn < n else 0
         for i in range(inner, j):
             other = net[i, :block]
             for k in range(block):
