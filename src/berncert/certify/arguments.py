@@ -1,4 +1,4 @@
-"""What every certifier is given: features of the cube, and a norm."""
+"""What every certifier is given: features of the cube, or images, and a norm."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from berncert.certify.certificate import Floats
@@ -26,8 +27,20 @@ def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
         raise ValueError(
             f"expected every feature in [0, 1], got {x[row, axis]!s} in row {row}, axis {axis} "
             f"({outside.any(axis=1).sum()} of {len(x)} rows are affected); scale or clip the features, as the head is "
-            "smoothed on the unit cube only"
+            "smoothed on the unit cube only (an extractor may end in berncert.extractor.UnitCube)"
         )
+    return x
+
+
+def checked_images(images: Any) -> Tensor:
+    """The images as a floating tensor (N, ...), finite; anything else is a ValueError."""
+    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_numbers(images))
+    if x.is_complex() or x.is_sparse or x.ndim < 2:
+        hint = "write images[None] for a single one" if x.ndim == 1 else "one entry of the first axis for each image"
+        raise ValueError(f"expected real images of shape (N, ...), got shape {tuple(x.shape)}, {x.dtype}; {hint}")
+    x = x if x.is_floating_point() else x.double()
+    if not x.isfinite().all():
+        raise ValueError("expected finite pixels, got NaN or infinity")
     return x
 
 

@@ -22,6 +22,9 @@ class Status(StrEnum):
     WHOLE_CUBE = "the class holds in the whole cube"
     TIE = "the two best classes cannot be told apart in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
+    LEAVES_CUBE = (
+        "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
+    )
     ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
 
 
@@ -60,6 +63,29 @@ class Certificates(_Rows):
     """A `Status` for each row."""
     boxes: Ints
     """How many boxes the proof looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageCertificates(Certificates):
+    """One proven statement for each image: no image within `radius` changes the class.
+
+    `radius` is (feature_radius - 2 extraction_error) / lipschitz_bound, and a little less for rounding at the other
+    image. `witness`, `rival`, `status` and `boxes` tell of the proof in feature space; the witness need not be the
+    features of any image, so `upper` is inf.
+    """
+
+    features: Floats
+    """(N, d): where the extractor put the images."""
+    feature_radius: Floats
+    """Proven, in feature space, in `feature_norm`."""
+    feature_upper: Floats
+    """The distance of the witness, in the same norm."""
+    feature_norm: Floats
+    """The p of the norm that gave this row its largest radius."""
+    lipschitz_bound: Floats
+    """Of the extractor, from the norm asked for to `feature_norm`."""
+    extraction_error: Floats
+    """How far, in `feature_norm`, computed features can be from the true ones: what the arithmetic costs."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The proven certificate: the distance from each sample to the nearest point of the cube that gets another class."""
+"""The proof in feature space: the distance from each sample to the nearest point of the cube with another class."""
 
 from __future__ import annotations
 
@@ -28,39 +28,17 @@ ROWS_AT_ONCE = 32  # for one thread, before it looks what is left
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
-def certify(
+def certify_features(
     smoothed: SmoothedHead,
     features: Any,
     *,
-    norm: float = 2,
-    tolerance: float = 1e-3,
-    max_boxes: int = 100_000,
-    threads: int | None = None,
-    progress: bool | None = None,
+    norm: float,
+    tolerance: float,
+    max_boxes: int,
+    threads: int | None,
+    progress: bool | None,
 ) -> Certificates:
-    """Prove, for each row of `features`, how far it is from the nearest point of the cube that gets another class.
-
-    For every row, radius <= true distance <= upper: no point of [0,1]^d closer than `radius` changes the class, and
-    `witness`, at distance `upper`, does. All rivals count. The proof holds for the polynomial in real arithmetic, with
-    the coefficients taken as exact, and for `SmoothedHead` evaluated in float64 on any hardware with IEEE arithmetic
-    (denormals included). It says nothing about evaluation in float32, nor about points outside the cube.
-
-    features: (N, d) numbers in [0, 1]: a tensor on any device, an array or nested lists.
-    norm: the p of the norm, 1 <= p <= inf.
-    tolerance: stop when upper - radius <= tolerance * upper.
-    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
-        far as the proof has come, which still holds, and the status says so.
-    threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
-        changes a bit of the result. None takes all cores that this process may use.
-    progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
-
-    The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
-    Ctrl-C stops within a moment.
-    """
-    if not isinstance(smoothed, SmoothedHead):
-        raise TypeError(
-            f"expected a SmoothedHead, got {type(smoothed).__name__}; make one with berncert.smooth(head, dim, degree)"
-        )
+    """The certificates of these features; `berncert.certify` says what the arguments mean."""
     x = np.array(checked_features(smoothed, features), order="C")  # a copy: read-only arrays would compile anew
     coefficients = smoothed.coefficients.detach().cpu().double().numpy()
     problem = pose(

@@ -1,0 +1,137 @@
+"""Layers to build extractors from, with a Lipschitz constant of 1 (or 1 / side for the last, `UnitCube`).
+
+Linear and convolutional layers come from torch, with their weight normalised by `normalised.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class MaxMin(nn.Module):
+    """Channels in pairs, each replaced by its maximum and its minimum: 1-Lipschitz in every norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _sorted_groups(x, 2)
+
+
+class GroupSort(nn.Module):
+    """Channels in groups of `group_size`, each sorted downwards: 1-Lipschitz in every norm; with 2 it is `MaxMin`."""
+
+    def __init__(self, group_size: int) -> None:
+        super().__init__()
+        if group_size < 1:
+            raise ValueError(f"expected group_size >= 1, got {group_size}; 2 sorts pairs")
+        self.group_size = group_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _sorted_groups(x, self.group_size)
+
+    def extra_repr(self) -> str:
+        return f"group_size={self.group_size}"
+
+
+def _sorted_groups(x: Tensor, group_size: int) -> Tensor:
+    if x.ndim < 2 or x.shape[1] % group_size:
+        raise ValueError(
+            f"expected a number of channels that {group_size} divides, got {tuple(x.shape)}; change the width before it"
+        )
+    groups = torch.unflatten(x, 1, (-1, group_size))
+    if group_size == 2:
+        a, b = groups.unbind(2)
+        return torch.stack([torch.maximum(a, b), torch.minimum(a, b)], dim=2).flatten(1, 2)
+    return groups.sort(dim=2, descending=True).values.flatten(1, 2)
+
+
+class Householder(nn.Module):
+    """Channels in pairs, each reflected in a learnt line when it lies on the wrong side of it: 1-Lipschitz in l2."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        if channels < 2 or channels % 2:
+            raise ValueError(f"expected an even number of channels, got {channels}; they are reflected in pairs")
+        self.angle = nn.Parameter(torch.full((channels // 2,), math.pi / 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != 2 * len(self.angle):
+            raise ValueError(f"expected {2 * len(self.angle)} channels, got a tensor of shape {tuple(x.shape)}")
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        normal = torch.stack([(self.angle / 2).sin(), -(self.angle / 2).cos()])
+        a, b = torch.unflatten(x, 1, (-1, 2)).unbind(2)
+        outside = F.relu(-(normal[0].view(shape) * a + normal[1].view(shape) * b))  # how far on the wrong side
+        reflected = [part + 2 * outside * n.view(shape) for part, n in zip((a, b), normal, strict=True)]
+        return torch.stack(reflected, dim=2).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"channels={2 * len(self.angle)}"
+
+
+class Normalise(nn.Module):
+    """(x - mean) / std for each channel: part of the extractor, so that radii stay in the units of the pixels."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or not all(s > 0 for s in std):
+            raise ValueError(f"expected one mean and one positive std for each channel, got {mean!r} and {std!r}")
+        self.register_buffer("mean", torch.tensor(mean))
+        self.register_buffer("std", torch.tensor(std))
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape = (-1, *(1,) * (x.ndim - 2))
+        return (x - self.mean.view(shape)) / self.std.view(shape)
+
+    def extra_repr(self) -> str:
+        return f"mean={self.mean.tolist()}, std={self.std.tolist()}"
+
+
+class UnitCube(nn.Module):
+    """A cube of the given side around 0, scaled to [0,1]^d, and everything outside clamped: 1/side-Lipschitz."""
+
+    def __init__(self, side: float = 1.0) -> None:
+        super().__init__()
+        if not (0 < side < math.inf):
+            raise ValueError(f"expected a finite side > 0, got {side}; a larger side keeps more features off the rim")
+        self.side = float(side)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x / self.side + 0.5).clamp(0, 1)
+
+    def extra_repr(self) -> str:
+        return f"side={self.side:g}"
+
+
+class PotentialStep(nn.Module):
+    """x - 2 W relu(W^T x + b), where `inner` computes W^T x + b: 1-Lipschitz in l2 when the norm of W is at most 1.
+
+    The map is a gradient step on a convex potential, so its derivative is symmetric, with eigenvalues between
+    1 - 2 |W|^2 and 1. It takes the place of a residual block, its skip connection included.
+    """
+
+    def __init__(self, inner: nn.Linear | nn.Conv2d) -> None:
+        super().__init__()
+        if isinstance(inner, nn.Conv2d) and (inner.padding_mode != "zeros" or isinstance(inner.padding, str)):
+            raise ValueError(
+                f"expected a convolution with zero padding given as a number, got padding={inner.padding!r}, "
+                f"padding_mode={inner.padding_mode!r}; its transpose is not available in torch"
+            )
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.inner.weight  # once: a parametrised weight is computed at each access
+        if isinstance(self.inner, nn.Linear):
+            return x - 2 * F.linear(F.relu(F.linear(x, weight, self.inner.bias)), weight.T)
+        stride, padding, dilation, groups = (
+            getattr(self.inner, name) for name in ("stride", "padding", "dilation", "groups")
+        )
+        hidden = F.relu(F.conv2d(x, weight, self.inner.bias, stride, padding, dilation, groups))
+        reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        short = [(n + 2 * p - r) % s for n, p, r, s in zip(x.shape[2:], padding, reach, stride, strict=True)]
+        return x - 2 * F.conv_transpose2d(hidden, weight, None, stride, padding, short, groups, dilation)

@@ -1,0 +1,195 @@
+"""Plain torch layers whose weight is kept at a norm of at most 1: `spectral`, `orthogonal`, `almost_orthogonal`.
+
+Nothing has to be believed: `lipschitz_bound` proves the norm of the weight that is in use, and `export` gives back
+plain torch layers with the same output.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+
+from berncert.extractor.norms import Geometry, Pair, conv_norm_bound, matrix_norm_bound, remembered
+
+L = TypeVar("L", nn.Linear, nn.Conv2d)
+M = TypeVar("M", bound=nn.Module)
+
+HEADROOM = 1 + 2.0**-30
+"""Beyond the proven norm, so that rounding the divided weight leaves it at 1 or less."""
+RIDGE = 1e-6  # of the mean square: keeps a Cholesky factor alive when columns grow alike; the norm stays below 1
+PROBE = (16, 16)  # the map on which power iteration steers a convolution
+
+_remembered_matrix_norm = remembered(matrix_norm_bound)
+
+
+def spectral(layer: L, size: Pair | None = None) -> L:
+    """The layer with its weight divided by its norm: in evaluation a proven bound, in training a power iteration.
+
+    A convolution's bound holds on maps of every size, or, a little tighter, on maps of the given height and width.
+    """
+    if isinstance(layer, nn.Conv2d) and size is None and layer.padding_mode not in ("zeros", "circular"):
+        raise ValueError(f"expected a size for padding_mode={layer.padding_mode!r}, got none; pass (height, width)")
+    geometry = geometry_of(layer) if isinstance(layer, nn.Conv2d) else None
+    return _parametrised(layer, _DividedByNorm(layer.weight, geometry, size))
+
+
+def orthogonal(layer: L) -> L:
+    """The layer with orthonormal rows or columns, whichever are fewer: it preserves norms as far as its shape allows.
+
+    Linear layers, and convolutions whose windows do not overlap (1x1, or kernel = stride: downsampling).
+    """
+    if isinstance(layer, nn.Conv2d) and (layer.kernel_size not in ((1, 1), layer.stride) or layer.groups != 1):
+        raise ValueError(
+            f"expected a convolution whose kernel is 1x1 or its stride, with one group, got kernel_size="
+            f"{layer.kernel_size}, stride={layer.stride}, groups={layer.groups}; use almost_orthogonal"
+        )
+    nn.init.orthogonal_(layer.weight)
+    return _parametrised(layer, _Orthogonal())
+
+
+def almost_orthogonal(layer: L) -> L:
+    """The layer rescaled so that W* W (or W W*, the smaller) is diagonally dominated by the identity: norm at most 1.
+
+    Prach and Lampert's AOL: cheap, exact in training as in evaluation, and training tends to make it orthogonal.
+    """
+    if isinstance(layer, nn.Conv2d) and layer.padding_mode != "zeros":
+        raise ValueError(f"expected zero padding, got padding_mode={layer.padding_mode!r}; use spectral")
+    _init_near_identity(layer)
+    return _parametrised(layer, _AlmostOrthogonal(layer.groups if isinstance(layer, nn.Conv2d) else 1))
+
+
+def miyato(layer: L) -> L:
+    """Miyato's spectral normalisation, as the paper used it: for a convolution it is *not* the norm of the layer."""
+    return cast(L, parametrizations.spectral_norm(layer))
+
+
+def export(module: M) -> M:
+    """A copy for evaluation in which every parametrised layer is a plain torch layer with the same weight."""
+    return cast(M, _plain(copy.deepcopy(module).eval()))
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    """The module with its parametrisations carried out. Torch's own way to do that would spoil the original's class."""
+    for name, child in module.named_children():
+        if name != "parametrizations":
+            setattr(module, name, _plain(child))
+    if not parametrize.is_parametrized(module):
+        return module
+    values = {name: getattr(module, name).detach().clone() for name in module.parametrizations}  # type: ignore[union-attr]
+    kind: Any = type(module).__bases__[0]
+    plain: nn.Module = kind.__new__(kind)
+    plain.__dict__.update({key: copy.copy(value) for key, value in vars(module).items()})
+    del plain.parametrizations
+    for name, value in values.items():
+        plain.register_parameter(name, nn.Parameter(value))
+    return plain
+
+
+def geometry_of(conv: nn.Conv2d) -> Geometry:
+    """Where this convolution reads."""
+    left, right, top, bottom = conv._reversed_padding_repeated_twice
+    pairs = {name: cast(Pair, tuple(getattr(conv, name))) for name in ("stride", "dilation")}
+    return Geometry(**pairs, padding=((top, bottom), (left, right)), groups=conv.groups, mode=conv.padding_mode)
+
+
+def _parametrised(layer: L, parametrization: nn.Module) -> L:
+    if parametrize.is_parametrized(layer, "weight"):
+        raise ValueError(f"expected a plain layer, got one whose weight is parametrised already: {layer}")
+    parametrize.register_parametrization(layer, "weight", parametrization, unsafe=True)
+    return layer
+
+
+class _DividedByNorm(nn.Module):
+    """weight -> weight / norm."""
+
+    vector: Tensor
+
+    def __init__(self, weight: Tensor, geometry: Geometry | None, size: Pair | None) -> None:
+        super().__init__()
+        self.geometry, self.size = geometry, size
+        shape = (1, weight.shape[1]) if geometry is None else (1, weight.shape[1] * geometry.groups, *(size or PROBE))
+        self.register_buffer("vector", torch.randn(shape, generator=torch.Generator().manual_seed(0)))
+        for _ in range(20):
+            self._estimate(weight.detach())
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if self.training:
+            return weight / self._estimate(weight)
+        return weight / (self._proven(weight) * HEADROOM)
+
+    def _proven(self, weight: Tensor) -> float:
+        if self.geometry is None:
+            bound = _remembered_matrix_norm(weight)
+        else:
+            bound = conv_norm_bound(weight, self.geometry, self.size)
+        return bound or 1.0
+
+    def _estimate(self, weight: Tensor) -> Tensor:
+        """One step of power iteration from where the last one stopped; differentiable in the weight."""
+        with torch.enable_grad():
+            x = self.vector.to(weight).requires_grad_()
+            energy = self._image(x, weight.detach()).square().sum() / 2
+            (back,) = torch.autograd.grad(energy, x)
+        self.vector = (back / back.norm().clamp_min(1e-12)).to(self.vector)
+        norm: Tensor = torch.linalg.vector_norm(self._image(self.vector.to(weight), weight))
+        return norm.clamp_min(1e-12)
+
+    def _image(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(x, weight) if self.geometry is None else self.geometry.convolve(x, weight)
+
+
+class _Orthogonal(nn.Module):
+    """weight -> Q of a QR factorisation by way of Cholesky: W R^-1 with R* R = W* W."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        w = weight.flatten(1)
+        tall = w if w.shape[0] >= w.shape[1] else w.T
+        gram = tall.T @ tall
+        ridge = RIDGE * gram.diagonal().mean() + torch.finfo(w.dtype).tiny
+        factor = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram), dtype=w.dtype, device=w.device))
+        q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
+        return torch.reshape(q if tall is w else q.T, weight.shape)
+
+
+class _AlmostOrthogonal(nn.Module):
+    """weight -> weight D^-1/2, D the absolute row sums of its Gram matrix: then D - W* W is diagonally dominant."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, weight: Tensor) -> Tensor:
+        taps = weight.shape[2:] or (1, 1)
+        kernels = weight.reshape(self.groups, -1, weight.shape[1], *taps)
+        by_inputs = kernels.shape[2] <= kernels.shape[1]
+        kernels = kernels.transpose(1, 2) if by_inputs else kernels
+        sums = torch.stack([_gram_sums(kernel) for kernel in kernels])
+        scaled = kernels / (sums * HEADROOM).clamp_min(torch.finfo(weight.dtype).tiny).sqrt()[..., None, None, None]
+        return (scaled.transpose(1, 2) if by_inputs else scaled).reshape(weight.shape)
+
+
+def _gram_sums(kernel: Tensor) -> Tensor:
+    """For (a, b, kh, kw): over all (other a, shift), the sum of the absolute correlations with it."""
+    if kernel.shape[2:] == (1, 1):
+        flat = kernel.flatten(1)
+        return (flat @ flat.T).abs().sum(dim=1)
+    reach = (kernel.shape[2] - 1, kernel.shape[3] - 1)
+    return F.conv2d(kernel, kernel, padding=reach).abs().sum(dim=(1, 2, 3))
+
+
+def _init_near_identity(layer: nn.Linear | nn.Conv2d) -> None:
+    """An orthogonal matrix at the kernel's centre: a network of such layers lets everything through from the start."""
+    with torch.no_grad():
+        if isinstance(layer, nn.Linear):
+            nn.init.orthogonal_(layer.weight)
+            return
+        layer.weight.mul_(0.01)
+        centre = torch.empty(layer.weight.shape[:2])
+        for group in centre.chunk(layer.groups):
+            nn.init.orthogonal_(group)
+        layer.weight[:, :, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] += centre.to(layer.weight)

@@ -1,0 +1,316 @@
+"""One step of a traced network: a layer by its rule, a function by the module it equals, sums and joins directly."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from berncert.extractor.flow import WIDER, Flow
+from berncert.extractor.gains import INF, Gains, everywhere
+from berncert.extractor.rules import (
+    REARRANGED,
+    Layer,
+    Shape,
+    apply_rule,
+    clamp,
+    find_rule,
+    folded_rule,
+    length,
+    mean_of,
+    require_finite,
+)
+
+BATCH = 3  # probes carry a batch, so that a step that mixes it is seen
+
+# functions that do what a module does, and the names of their positional arguments
+POOL = ("kernel_size", "stride", "padding")
+MODULE_OF: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {
+    F.relu: (nn.ReLU, ("inplace",)),
+    torch.relu: (nn.ReLU, ()),
+    F.relu6: (nn.ReLU6, ("inplace",)),
+    F.leaky_relu: (nn.LeakyReLU, ("negative_slope", "inplace")),
+    F.elu: (nn.ELU, ("alpha", "inplace")),
+    F.gelu: (nn.GELU, ("approximate",)),
+    F.silu: (nn.SiLU, ("inplace",)),
+    F.mish: (nn.Mish, ("inplace",)),
+    F.hardswish: (nn.Hardswish, ("inplace",)),
+    F.hardtanh: (nn.Hardtanh, ("min_val", "max_val", "inplace")),
+    F.softplus: (nn.Softplus, ("beta", "threshold")),
+    F.logsigmoid: (nn.LogSigmoid, ()),
+    torch.tanh: (nn.Tanh, ()),
+    F.tanh: (nn.Tanh, ()),
+    torch.sigmoid: (nn.Sigmoid, ()),
+    F.sigmoid: (nn.Sigmoid, ()),
+    F.max_pool2d: (nn.MaxPool2d, (*POOL, "dilation", "ceil_mode", "return_indices")),
+    F.avg_pool2d: (nn.AvgPool2d, (*POOL, "ceil_mode", "count_include_pad", "divisor_override")),
+    F.adaptive_avg_pool2d: (nn.AdaptiveAvgPool2d, ("output_size",)),
+    F.adaptive_max_pool2d: (nn.AdaptiveMaxPool2d, ("output_size", "return_indices")),
+    F.pixel_unshuffle: (nn.PixelUnshuffle, ("downscale_factor",)),
+    F.pixel_shuffle: (nn.PixelShuffle, ("upscale_factor",)),
+}
+METHODS = {
+    "relu": F.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "mean": torch.mean,
+    "clamp": torch.clamp,
+    **{name: getattr(torch, name) for name in ("flatten", "reshape", "permute", "transpose", "unflatten", "movedim")},
+    **{name: getattr(torch, name) for name in ("squeeze", "unsqueeze", "clone", "chunk", "split")},
+}
+REARRANGEMENTS = {
+    torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.unflatten, torch.movedim, torch.squeeze,
+    torch.unsqueeze, torch.clone, "view", "contiguous",
+}  # fmt: skip
+SELECTIONS = {torch.chunk, torch.split, operator.getitem}
+IN_PLACE: dict[Any, Any] = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
+VIEWS = REARRANGEMENTS | SELECTIONS | {nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d}
+SIZES = {"size", "dim", getattr}
+
+
+class Steps:
+    """One step at a time: a layer by its rule, a function by the module it equals, sums and concatenations directly."""
+
+    def __init__(self, root: nn.Module, norms: tuple[float, ...], unit: float) -> None:
+        self.root, self.norms, self.unit = root, norms, unit
+        self.modules = dict(root.named_modules())
+
+    def take(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains | None]:
+        """The value, what kind of step it was, and its own gains."""
+        if node.op == "get_attr":
+            return self._constant(str(node.target)), "constant", None
+        if node.op == "call_module":
+            module = self.modules[str(node.target)]
+            return self._module(module, args, kwargs)
+        target = METHODS.get(str(node.target), node.target) if node.op == "call_method" else node.target
+        target = IN_PLACE.get(target, target)
+        if target in SIZES:
+            return self._size(args, kwargs), "size", None
+        if not any(isinstance(value, Flow) for value in _leaves((args, kwargs))):
+            return _call(target, args, kwargs), "constant", None
+        return self._function(target, args, kwargs)
+
+    def fold(self, layer: nn.Module, norm: nn.Module, source: Flow, value: Flow) -> tuple[Flow, Gains]:
+        """The value after both, with what follows from their product taken as one layer; and that layer's gains."""
+        folded = apply_rule(folded_rule, nn.ModuleList([layer, norm]), source.shape)
+        after, own = source.through(folded, value.shape, self.unit)
+        return value.tightened(after.gains), own
+
+    def _constant(self, target: str) -> Tensor:
+        if target.startswith("_tensor_constant"):
+            raise TypeError("a tensor made inside forward may differ from call to call; register it as a buffer")
+        value = operator.attrgetter(target)(self.root)
+        require_finite(**{target.removeprefix("0."): value})
+        return cast(Tensor, value.detach())
+
+    def _size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        shape = (BATCH, *args[0].shape) if isinstance(args[0], Flow) else args[0].shape
+        rest = [value for value in (*args[1:], *kwargs.values()) if value != "shape"]
+        return torch.Size(shape)[rest[0]] if rest else torch.Size(shape)
+
+    def _module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains]:
+        kind = kind_of(module)
+        if len(args) != 1 or kwargs or not isinstance(args[0], Flow):
+            raise TypeError(f"expected {kind} to be called with one tensor, got {len(args) + len(kwargs)} arguments")
+        rule = find_rule(module)
+        if rule is None:
+            raise TypeError(
+                f"no Lipschitz bound is known for {kind}; register one with lipschitz_bound.register, or replace the "
+                "layer (docs/layers.md lists those with a proof)"
+            )
+        require_evaluation(module)
+        _refuse_hooks(module)
+        shape = _output_shape(module, args[0].shape)
+        flow, own = args[0].through(apply_rule(rule, module, args[0].shape), shape, self.unit)
+        return flow, kind, own
+
+    def _function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains | None]:
+        kind = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        if target in MODULE_OF:
+            make, names = MODULE_OF[target]
+            module = make(**dict(zip(names, args[1:], strict=False)), **kwargs)
+            return self._module(module, args[:1], {})
+        if target is F.dropout:
+            return self._module(nn.Dropout().train(kwargs.get("training", True)), args[:1], {})
+        if target in (F.linear, F.conv2d):
+            return self._module(_layer_of(target, args, kwargs), args[:1], {})
+        if target in (torch.cat, torch.stack):
+            return self._join(target, args, kwargs), kind, None
+        if target in (operator.add, torch.add, operator.sub, torch.sub) and not kwargs and len(args) == 2:
+            if all(isinstance(value, Flow) for value in args):
+                return self._sum(*args), "add", None
+            return self._affine(target, args, kind)
+        if target in (operator.mul, torch.mul, operator.truediv, torch.div, operator.neg) and not kwargs:
+            return self._affine(target, args, kind)
+        if target in REARRANGEMENTS or target in SELECTIONS or target in (torch.mean, torch.clamp):
+            return self._linear_function(target, args, kwargs, kind)
+        raise TypeError(
+            f"no Lipschitz bound is known for the function {kind}; use a module with a proof (docs/layers.md), or "
+            "register the module that calls it with lipschitz_bound.register"
+        )
+
+    def _sum(self, a: Flow, b: Flow) -> Flow:
+        if a.shape != b.shape:
+            raise TypeError(f"expected two values of the same shape, got {a.shape} and {b.shape}; expand before adding")
+        return a.plus(b, self.unit)
+
+    def _join(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow:
+        flows = list(args[0])
+        if not all(isinstance(flow, Flow) for flow in flows):
+            raise TypeError("expected values of the network only, got a constant among them")
+        probes = [_labelled(flow.shape) for flow in flows]
+        out = _call(target, (probes, *args[1:]), kwargs)
+        _refuse_mixing(out)
+        joined: Flow = flows[0]
+        for flow in flows[1:]:
+            joined = joined.beside(flow)
+        return replace(joined, shape=tuple(out.shape[1:]))
+
+    def _affine(self, target: Any, args: tuple[Any, ...], kind: str) -> tuple[Flow, str, Gains]:
+        """A value plus, minus, times or over a constant, or its negative."""
+        flow = next(value for value in args if isinstance(value, Flow))
+        constants = [torch.as_tensor(value, dtype=torch.float64) for value in args if not isinstance(value, Flow)]
+        flipped = target in (operator.truediv, torch.div) and args[0] is not flow
+        if flipped or len(constants) > 1 or len(args) - len(constants) > 1:
+            raise TypeError(f"expected {kind} of one value of the network and a constant; register the module instead")
+        like = torch.zeros(BATCH, *flow.shape, dtype=torch.float64)
+        constant = constants[0].cpu() if constants else torch.tensor(-1.0, dtype=torch.float64)
+        batched = constant.ndim == like.ndim and len(constant) != 1
+        if batched or (constant + like).shape != like.shape:
+            raise TypeError(f"expected a constant that fits {flow.shape}, got shape {tuple(constant.shape)}")
+        if target in (operator.truediv, torch.div):
+            constant = 1 / constant
+        require_finite(constant=constant)
+        if target in (operator.add, torch.add, operator.sub, torch.sub):
+            layer = Layer(everywhere(1.0), length(constant.expand(like.shape)[0]), 2)
+        else:
+            layer = Layer(everywhere(float(constant.abs().max()) * WIDER), 0.0, 4)
+        after, own = flow.through(layer, flow.shape, self.unit)
+        return after, kind, own
+
+    def _linear_function(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+    ) -> tuple[Any, str, Gains]:
+        """Rearranging, selecting, averaging and clamping: the batch must stay what it is."""
+        flow = args[0]
+        if not isinstance(flow, Flow) or any(isinstance(v, Flow) for v in _leaves((args[1:], kwargs))):
+            raise TypeError(f"expected {kind} of one value of the network, with constant arguments")
+        probe = _labelled(flow.shape)
+        out = probe if target is torch.clamp else _call(target, (probe, *args[1:]), kwargs)
+        outs = out if isinstance(out, tuple | list) else (out,)
+        for part in outs:
+            _refuse_mixing(part)
+        if target is torch.mean:
+            layer = mean_of(probe[0].numel(), outs[0][0].numel())
+        elif target is torch.clamp:
+            layer = clamp(*_limits(args[1:], kwargs), flow.shape)
+        else:
+            layer = REARRANGED
+        if target in REARRANGEMENTS and outs[0].numel() != probe.numel():
+            raise TypeError(f"expected {kind} to keep every entry, got {tuple(outs[0].shape)} of {tuple(probe.shape)}")
+        ends = [flow.through(layer, tuple(part.shape[1:]), self.unit) for part in outs]
+        value = ends[0][0] if out is outs[0] else tuple(end for end, _ in ends)
+        return value, kind, ends[0][1]
+
+
+def kind_of(module: nn.Module) -> str:
+    """What a layer is called in tables and errors."""
+    return type(module).__name__.removeprefix("Parametrized")
+
+
+def _limits(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, float]:
+    limits = dict(zip(("min", "max"), args, strict=False)) | kwargs
+    low, high = limits.get("min"), limits.get("max")
+    if not all(limit is None or isinstance(limit, int | float) for limit in (low, high)):
+        raise TypeError("expected numbers as the limits of clamp")
+    return -INF if low is None else float(low), INF if high is None else float(high)
+
+
+def _layer_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module:
+    """The module that computes F.linear or F.conv2d with these constants."""
+    names = ("weight", "bias", "stride", "padding", "dilation", "groups")
+    options = dict(zip(names, args[1:], strict=False)) | kwargs
+    weight, bias = options.pop("weight"), options.pop("bias", None)
+    if any(isinstance(value, Flow) for value in (weight, bias)):
+        raise TypeError("expected constant weights, got weights that depend on the image")
+    if function is F.linear:
+        layer: nn.Module = nn.Linear(weight.shape[1], weight.shape[0], bias is not None)
+    else:
+        channels = weight.shape[1] * options.get("groups", 1)
+        layer = nn.Conv2d(channels, weight.shape[0], tuple(weight.shape[2:]), bias=bias is not None, **options)
+    layer.weight = nn.Parameter(weight)
+    if bias is not None:
+        layer.bias = nn.Parameter(bias)
+    return layer.eval()
+
+
+def _call(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function: Callable[..., Any] = getattr(args[0], target).__call__ if isinstance(target, str) else target
+    with torch.no_grad():
+        return function(*(args[1:] if isinstance(target, str) else args), **kwargs)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _labelled(shape: Shape) -> Tensor:
+    """A batch in which every entry is the number of its row."""
+    return torch.arange(BATCH, dtype=torch.float64).view(-1, *(1,) * len(shape)).expand(BATCH, *shape).clone()
+
+
+def _refuse_mixing(out: Tensor) -> None:
+    rows = out.shape[0] == BATCH and out.numel() > 0 and all(bool((row == i).all()) for i, row in enumerate(out))
+    if not rows:
+        raise TypeError(f"expected a step that keeps the images of a batch apart, got shape {tuple(out.shape)}")
+
+
+def _output_shape(module: nn.Module, shape: Shape) -> Shape:
+    tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
+    like = tensors[0] if tensors else torch.zeros((), dtype=torch.float64)
+    try:
+        with torch.no_grad():
+            out = module(torch.zeros(BATCH, *shape, dtype=like.dtype, device=like.device))
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{type(module).__name__} does not take an input of shape {shape} ({str(error).splitlines()[0]}); "
+            "check input_shape: channels, height, width, without the batch"
+        ) from error
+    if not isinstance(out, Tensor) or out.shape[:1] != (BATCH,):
+        raise TypeError(f"expected {type(module).__name__} to keep the batch apart and return one tensor")
+    return tuple(out.shape[1:])
+
+
+def require_evaluation(module: nn.Module) -> None:
+    """An error if any part of the module computes something else in training, and is in training."""
+    changing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
+    for part in module.modules():
+        if part.training and (isinstance(part, changing) or hasattr(part, "parametrizations")):
+            raise ValueError(
+                f"expected evaluation mode, got {type(part).__name__} in training mode, in which it does not compute a "
+                "fixed function; call .eval() on the network"
+            )
+
+
+def _refuse_hooks(module: nn.Module) -> None:
+    for part in module.modules():
+        legacy = (torch.nn.utils.spectral_norm.__globals__["SpectralNorm"],)
+        before = [hook for hook in part._forward_pre_hooks.values() if not isinstance(hook, legacy)]
+        if part._forward_hooks or before:
+            raise TypeError(f"expected {type(part).__name__} without hooks, got some, which may change its output")
