@@ -34,7 +34,7 @@ def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
 
 def checked_images(images: Any) -> Tensor:
     """The images as a floating tensor (N, ...), finite; anything else is a ValueError."""
-    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_numbers(images))
+    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_numbers(images, "images"))
     if x.is_complex() or x.is_sparse or x.ndim < 2:
         hint = "write images[None] for a single one" if x.ndim == 1 else "one entry of the first axis for each image"
         raise ValueError(f"expected real images of shape (N, ...), got shape {tuple(x.shape)}, {x.dtype}; {hint}")
@@ -81,15 +81,15 @@ def _as_float(value: Any) -> float:
         return float("inf")
 
 
-def _numbers(features: Any) -> Floats:
+def _numbers(features: Any, name: str = "features") -> Floats:
     """Any real tensor, array or nested list as a float64 array."""
     if isinstance(features, Tensor) and (features.is_complex() or features.is_sparse):
         kind, cure = ("complex", "real") if features.is_complex() else ("sparse", "to_dense()")
-        raise ValueError(f"expected features that are real numbers, got a {kind} tensor; pass its .{cure}")
+        raise ValueError(f"expected {name} that are real numbers, got a {kind} tensor; pass its .{cure}")
     try:
         x = features.detach().cpu().double().numpy() if isinstance(features, Tensor) else np.asarray(features)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"expected features as rows of equal length, got {error}") from error
+        raise ValueError(f"expected {name} as rows of equal length, got {error}") from error
     if x.dtype.kind not in "biuf":
-        raise ValueError(f"expected features that are real numbers, got dtype {x.dtype}; convert them to float64 first")
+        raise ValueError(f"expected {name} that are real numbers, got dtype {x.dtype}; convert them to float64 first")
     return x.astype(np.float64, copy=False)

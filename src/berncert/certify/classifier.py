@@ -241,7 +241,5 @@ def _features_of(model: Classifier) -> int:
         return told
     first = next((m.in_features for m in model.head.modules() if isinstance(m, nn.Linear)), None)
     if first is None:
-        raise ValueError(
-            "expected dim, as the number of features cannot be told from the head; smooth(degree, dim=...)"
-        )
+        raise ValueError("expected dim, as the head does not tell the number of features; pass smooth(degree, dim=...)")
     return first

@@ -19,7 +19,7 @@ Known = Mapping[tuple[float, float], float]
 """(s, t) -> bound; whatever is known of a map."""
 
 INF = math.inf
-LARGEST = 1e300  # anything beyond is infinite: 0 * inf must not become NaN
+LARGEST = 1e300  # anything beyond is infinite
 
 
 def norms_with(p: float) -> tuple[float, ...]:
@@ -29,8 +29,7 @@ def norms_with(p: float) -> tuple[float, ...]:
 
 def up(value: Floats) -> Floats:
     """The next float: covers the rounding of one operation. What is not a number or too large proves nothing."""
-    value = np.nextafter(value, INF)
-    return np.where(value <= LARGEST, value, INF)
+    return np.where(value <= LARGEST, np.nextafter(value, INF), INF)
 
 
 def conversion(s: float, t: float, dim: int) -> float:
@@ -61,9 +60,8 @@ class Gains:
 
     def then(self, following: Gains) -> Gains:
         """First this, then that."""
-        products = np.minimum(self.factors, LARGEST)[:, :, None] * np.minimum(following.factors, LARGEST)[None]
-        dead = np.isinf(self.factors)[:, :, None] | np.isinf(following.factors)[None]
-        return Gains(self.norms, np.where(dead, INF, up(products)).min(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):  # 0 * inf is no number, and then proves nothing
+            return Gains(self.norms, up(self.factors[:, :, None] * following.factors[None]).min(axis=1))
 
     def plus(self, other: Gains) -> Gains:
         """The sum of two maps of one input."""
