@@ -55,14 +55,18 @@ Rule = Callable[[Any, Shape], "Layer | Known | float"]
 """From a module and the shape of its input (without batch) to what is proven of it; a number is a bound in l2."""
 
 RULES: dict[type[nn.Module], Rule] = {}
+MAPS: set[Rule] = set()
+"""Rules that hold for maps, (channels, height, width), only: torch would take the batch for the channels of less."""
 R = TypeVar("R", bound=Rule)
 
 
-def rule_for(*kinds: type[nn.Module]) -> Callable[[R], R]:
-    """Register a rule for these modules."""
+def rule_for(*kinds: type[nn.Module], maps: bool = False) -> Callable[[R], R]:
+    """Register a rule for these modules, of maps only or of anything."""
 
     def register(rule: R) -> R:
         RULES.update(dict.fromkeys(kinds, rule))
+        if maps:
+            MAPS.add(rule)
         return rule
 
     return register
@@ -82,6 +86,8 @@ def find_rule(module: nn.Module) -> Rule | None:
 
 def apply_rule(rule: Rule, module: nn.Module, shape: Shape) -> Layer:
     """What the rule says, in full."""
+    if rule in MAPS and len(shape) != 3:
+        raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
     said = rule(module, shape)
     layer = said if isinstance(said, Layer) else Layer(said if isinstance(said, dict) else {(2.0, 2.0): float(said)})  # type: ignore[arg-type]
     known = {(float(s), float(t)): float(factor) for (s, t), factor in layer.known.items()}
@@ -131,7 +137,7 @@ def linear(module: nn.Linear, shape: Shape) -> Layer:
     return Layer(known, length(module.bias, copies), w.shape[1] + 3, absolute_norm(known))
 
 
-@rule_for(nn.Conv2d)
+@rule_for(nn.Conv2d, maps=True)
 def conv2d(module: nn.Conv2d, shape: Shape) -> Layer:
     """The 2-norm from frequencies, or the explicit matrix; the others from sums over what touches a pixel."""
     require_finite(weight=module.weight, bias=module.bias)
@@ -231,6 +237,8 @@ def elu(module: nn.ELU | nn.CELU | nn.SELU, shape: Shape) -> Layer:
     """scale max(1, alpha), and CELU has slope 1 at 0 whatever its alpha."""
     if isinstance(module, nn.SELU):
         return Layer(everywhere(1.0507009873554805 * 1.6732632423543772 * (1 + 1e-12)), roundings=ULPS)
+    if isinstance(module, nn.CELU) and not module.alpha > 0:
+        raise ValueError(f"expected a CELU with alpha > 0, got {module.alpha}")
     steepest = abs(module.alpha) if isinstance(module, nn.ELU) else 1.0
     return Layer(everywhere(max(1.0, steepest)), roundings=ULPS * max(1.0, abs(module.alpha)))
 
@@ -267,6 +275,8 @@ def clamp(low: float, high: float, shape: Shape) -> Layer:
 @rule_for(nn.Softmax)
 def softmax(module: nn.Softmax, shape: Shape) -> Layer:
     """The derivative diag(s) - s s^T has absolute row and column sums 2 s (1 - s) <= 1/2."""
+    if module.dim is None or module.dim % (len(shape) + 1) == 0:
+        raise ValueError(f"expected a Softmax over a dimension other than the batch's, got dim={module.dim}")
     half = {(1.0, 1.0): 0.5, (2.0, 2.0): 0.5, (INF, INF): 0.5}
     return Layer(half, root_of(shape), ULPS + math.prod(shape), limits=(0.0, 1.0))
 
@@ -331,9 +341,11 @@ def _scale(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> Tensor:
     return (1.0 if norm.weight is None else norm.weight.detach().cpu().double()) / deviation
 
 
-@rule_for(nn.AvgPool2d, nn.AdaptiveAvgPool2d)
+@rule_for(nn.AvgPool2d, nn.AdaptiveAvgPool2d, maps=True)
 def average_pool(module: nn.AvgPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Layer:
     """A linear map without negative entries, the same for each channel."""
+    if isinstance(module, nn.AvgPool2d) and module.divisor_override is not None and module.divisor_override <= 0:
+        raise ValueError(f"expected a positive divisor_override, got {module.divisor_override}")
     image = (1, *shape[1:])
     fan = math.prod(image)
     wider = 1 + 4 * (fan + 8) * UNIT
@@ -354,7 +366,7 @@ def mean_of(inputs: int, outputs: int) -> Layer:
     return Layer({pair: factor * (1 + 8 * UNIT) for pair, factor in known.items()}, roundings=inputs / outputs + 3)
 
 
-@rule_for(nn.MaxPool2d)
+@rule_for(nn.MaxPool2d, maps=True)
 def max_pool(module: nn.MaxPool2d, shape: Shape) -> Layer:
     """Each output is an input; one that lies in many windows may be used so many times."""
     if module.return_indices:
@@ -373,7 +385,7 @@ def _most_windows(size: int, outputs: int, kernel: int, stride: int, padding: in
     return _most_common(size, windows)
 
 
-@rule_for(nn.AdaptiveMaxPool2d)
+@rule_for(nn.AdaptiveMaxPool2d, maps=True)
 def adaptive_max_pool(module: nn.AdaptiveMaxPool2d, shape: Shape) -> Layer:
     """As above; windows run from floor(i n / m) to ceil((i + 1) n / m)."""
     if module.return_indices:
@@ -399,7 +411,7 @@ def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
     return max(1, *counts)
 
 
-@rule_for(nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d, nn.UpsamplingNearest2d)
+@rule_for(nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d, nn.UpsamplingNearest2d, maps=True)
 def copies_of_pixels(module: nn.Module, shape: Shape) -> Layer:
     """Every output is an input, or 0."""
     return Layer(copying(max(1.0, sums_over_inputs(module, (1, *shape[1:])))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,9 +11,11 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from berncert.extractor.flow import WIDER, Flow
-from berncert.extractor.gains import INF, Gains, everywhere
+from berncert.extractor.gains import INF, Gains, copying, everywhere
 from berncert.extractor.rules import (
     REARRANGED,
     Layer,
@@ -26,7 +29,7 @@ from berncert.extractor.rules import (
     require_finite,
 )
 
-BATCH = 3  # probes carry a batch, so that a step that mixes it is seen
+BATCH = 5  # probes carry a batch, so that a step that mixes it is seen
 
 # functions that do what a module does, and the names of their positional arguments
 POOL = ("kernel_size", "stride", "padding")
@@ -65,16 +68,15 @@ METHODS = {
     "neg": operator.neg,
     "mean": torch.mean,
     "clamp": torch.clamp,
-    **{name: getattr(torch, name) for name in ("flatten", "reshape", "permute", "transpose", "unflatten", "movedim")},
-    **{name: getattr(torch, name) for name in ("squeeze", "unsqueeze", "clone", "chunk", "split")},
 }
-REARRANGEMENTS = {
+MOVES = {  # every entry of the result is an entry of the argument; functions, and methods by name
     torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.unflatten, torch.movedim, torch.squeeze,
-    torch.unsqueeze, torch.clone, "view", "contiguous",
+    torch.unsqueeze, torch.clone, torch.chunk, torch.split, torch.narrow, torch.flip, torch.roll, operator.getitem,
+    "flatten", "reshape", "permute", "transpose", "unflatten", "movedim", "squeeze", "unsqueeze", "clone", "chunk",
+    "split", "narrow", "flip", "roll", "view", "contiguous", "expand", "repeat",
 }  # fmt: skip
-SELECTIONS = {torch.chunk, torch.split, operator.getitem}
 IN_PLACE: dict[Any, Any] = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
-VIEWS = REARRANGEMENTS | SELECTIONS | {nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d}
+VIEWS = MOVES | {nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d}
 SIZES = {"size", "dim", getattr}
 
 
@@ -95,9 +97,10 @@ class Steps:
         target = METHODS.get(str(node.target), node.target) if node.op == "call_method" else node.target
         target = IN_PLACE.get(target, target)
         if target in SIZES:
-            return self._size(args, kwargs), "size", None
+            size = self._size(args, kwargs)
+            return len(size) if target == "dim" else size, "size", None
         if not any(isinstance(value, Flow) for value in _leaves((args, kwargs))):
-            return _call(target, args, kwargs), "constant", None
+            return _repeatable(target, args, kwargs), "constant", None
         return self._function(target, args, kwargs)
 
     def fold(self, layer: nn.Module, norm: nn.Module, source: Flow, value: Flow) -> tuple[Flow, Gains]:
@@ -114,9 +117,16 @@ class Steps:
         return cast(Tensor, value.detach())
 
     def _size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        shape = (BATCH, *args[0].shape) if isinstance(args[0], Flow) else args[0].shape
-        rest = [value for value in (*args[1:], *kwargs.values()) if value != "shape"]
-        return torch.Size(shape)[rest[0]] if rest else torch.Size(shape)
+        """What x.shape, x.ndim, x.size(...) and x.dim() give."""
+        value, *rest = (*args, *kwargs.values())
+        shape = torch.Size((BATCH, *value.shape)) if isinstance(value, Flow) else value.shape
+        if rest and isinstance(rest[0], str):
+            if rest[0] not in ("shape", "ndim"):
+                raise TypeError(
+                    f"the attribute {rest[0]!r} of a value of the network is not followed; only its shape is"
+                )
+            return shape if rest[0] == "shape" else len(shape)
+        return shape[rest[0]] if rest else shape
 
     def _module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains]:
         kind = kind_of(module)
@@ -141,7 +151,8 @@ class Steps:
             module = make(**dict(zip(names, args[1:], strict=False)), **kwargs)
             return self._module(module, args[:1], {})
         if target is F.dropout:
-            return self._module(nn.Dropout().train(kwargs.get("training", True)), args[:1], {})
+            training = kwargs.get("training", args[2] if len(args) > 2 else True)
+            return self._module(nn.Dropout().train(training), args[:1], {})
         if target in (F.linear, F.conv2d):
             return self._module(_layer_of(target, args, kwargs), args[:1], {})
         if target in (torch.cat, torch.stack):
@@ -152,8 +163,10 @@ class Steps:
             return self._affine(target, args, kind)
         if target in (operator.mul, torch.mul, operator.truediv, torch.div, operator.neg) and not kwargs:
             return self._affine(target, args, kind)
-        if target in REARRANGEMENTS or target in SELECTIONS or target in (torch.mean, torch.clamp):
-            return self._linear_function(target, args, kwargs, kind)
+        if target in MOVES:
+            return self._move(target, args, kwargs, kind)
+        if target in (torch.mean, torch.clamp):
+            return self._mean_or_clamp(target, args, kwargs, kind)
         raise TypeError(
             f"no Lipschitz bound is known for the function {kind}; use a module with a proof (docs/layers.md), or "
             "register the module that calls it with lipschitz_bound.register"
@@ -198,29 +211,40 @@ class Steps:
         after, own = flow.through(layer, flow.shape, self.unit)
         return after, kind, own
 
-    def _linear_function(
-        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
-    ) -> tuple[Any, str, Gains]:
-        """Rearranging, selecting, averaging and clamping: the batch must stay what it is."""
-        flow = args[0]
-        if not isinstance(flow, Flow) or any(isinstance(v, Flow) for v in _leaves((args[1:], kwargs))):
-            raise TypeError(f"expected {kind} of one value of the network, with constant arguments")
-        probe = _labelled(flow.shape)
-        out = probe if target is torch.clamp else _call(target, (probe, *args[1:]), kwargs)
-        outs = out if isinstance(out, tuple | list) else (out,)
-        for part in outs:
-            _refuse_mixing(part)
-        if target is torch.mean:
-            layer = mean_of(probe[0].numel(), outs[0][0].numel())
-        elif target is torch.clamp:
-            layer = clamp(*_limits(args[1:], kwargs), flow.shape)
-        else:
-            layer = REARRANGED
-        if target in REARRANGEMENTS and outs[0].numel() != probe.numel():
-            raise TypeError(f"expected {kind} to keep every entry, got {tuple(outs[0].shape)} of {tuple(probe.shape)}")
-        ends = [flow.through(layer, tuple(part.shape[1:]), self.unit) for part in outs]
-        value = ends[0][0] if out is outs[0] else tuple(end for end, _ in ends)
+    def _move(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> tuple[Any, str, Gains]:
+        """Rearranging, selecting, repeating: followed with numbered entries."""
+        flow = _only_flow(args, kwargs, kind)
+        entries = math.prod(flow.shape)
+        numbered = torch.arange(BATCH * entries).reshape(BATCH, *flow.shape)
+        out = _call(target, (numbered, *args[1:]), kwargs)
+        parts = out if isinstance(out, tuple | list) else (out,)
+        ends = []
+        for part in parts:
+            _refuse_mixing(part // entries)
+            layer = replace(REARRANGED, known=copying(int(torch.bincount(part.flatten()).max())))
+            ends.append(flow.through(layer, tuple(part.shape[1:]), self.unit))
+        value = ends[0][0] if out is parts[0] else tuple(end for end, _ in ends)
         return value, kind, ends[0][1]
+
+    def _mean_or_clamp(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+    ) -> tuple[Flow, str, Gains]:
+        flow = _only_flow(args, kwargs, kind)
+        shape, layer = flow.shape, None
+        if target is torch.clamp:
+            layer = clamp(*_limits(args[1:], kwargs), shape)
+        else:
+            out = _call(target, (_labelled(shape), *args[1:]), kwargs)
+            _refuse_mixing(out)
+            shape, layer = tuple(out.shape[1:]), mean_of(math.prod(shape), out[0].numel())
+        after, own = flow.through(layer, shape, self.unit)
+        return after, kind, own
+
+
+def _only_flow(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Flow:
+    if not isinstance(args[0], Flow) or any(isinstance(v, Flow) for v in _leaves((args[1:], kwargs))):
+        raise TypeError(f"expected {kind} of one value of the network, with constant arguments")
+    return args[0]
 
 
 def kind_of(module: nn.Module) -> str:
@@ -260,6 +284,16 @@ def _call(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return function(*(args[1:] if isinstance(target, str) else args), **kwargs)
 
 
+def _repeatable(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A step among constants, which must come out the same each time."""
+    value, again = (_call(target, args, kwargs) for _ in range(2))
+    if isinstance(value, Tensor):
+        made = not any(isinstance(leaf, Tensor) for leaf in _leaves((args, kwargs)))
+        if made or not torch.equal(value, again):
+            raise TypeError("a tensor made inside forward may differ from call to call; register it as a buffer")
+    return value
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -276,7 +310,7 @@ def _labelled(shape: Shape) -> Tensor:
 
 
 def _refuse_mixing(out: Tensor) -> None:
-    rows = out.shape[0] == BATCH and out.numel() > 0 and all(bool((row == i).all()) for i, row in enumerate(out))
+    rows = out.ndim > 0 and len(out) == BATCH and out.numel() > 0 and all(bool((row == i).all()) for i, row in enumerate(out))
     if not rows:
         raise TypeError(f"expected a step that keeps the images of a batch apart, got shape {tuple(out.shape)}")
 
@@ -310,7 +344,6 @@ def require_evaluation(module: nn.Module) -> None:
 
 def _refuse_hooks(module: nn.Module) -> None:
     for part in module.modules():
-        legacy = (torch.nn.utils.spectral_norm.__globals__["SpectralNorm"],)
-        before = [hook for hook in part._forward_pre_hooks.values() if not isinstance(hook, legacy)]
+        before = [hook for hook in part._forward_pre_hooks.values() if not isinstance(hook, SpectralNorm | WeightNorm)]
         if part._forward_hooks or before:
             raise TypeError(f"expected {type(part).__name__} without hooks, got some, which may change its output")
