@@ -310,8 +310,8 @@ def _labelled(shape: Shape) -> Tensor:
 
 
 def _refuse_mixing(out: Tensor) -> None:
-    rows = out.ndim > 0 and len(out) == BATCH and out.numel() > 0 and all(bool((row == i).all()) for i, row in enumerate(out))
-    if not rows:
+    whole = out.ndim > 0 and len(out) == BATCH and out.numel() > 0
+    if not whole or not all(bool((row == i).all()) for i, row in enumerate(out)):
         raise TypeError(f"expected a step that keeps the images of a batch apart, got shape {tuple(out.shape)}")
 
 
