@@ -16,9 +16,9 @@ from berncert.certify.arguments import checked_count, checked_images, checked_no
 from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
 from berncert.certify.exact import certify_features
 from berncert.extractor import LipschitzTable, export, lipschitz_table
-from berncert.extractor.flow import Flow
-from berncert.extractor.gains import conversion
-from berncert.extractor.steps import require_evaluation
+from berncert.extractor.proofs.flow import Flow
+from berncert.extractor.proofs.gains import conversion
+from berncert.extractor.proofs.steps import require_evaluation
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.progress import Bar
 

@@ -3,7 +3,7 @@
 from berncert.extractor.bounds import LipschitzRow, LipschitzTable, lipschitz_bound, lipschitz_table
 from berncert.extractor.layers import GroupSort, Householder, MaxMin, Normalise, PotentialStep, UnitCube
 from berncert.extractor.normalised import almost_orthogonal, export, miyato, orthogonal, spectral
-from berncert.extractor.rules import Layer
+from berncert.extractor.proofs.facts import Layer
 
 __all__ = [
     "GroupSort",

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import torch
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from torch import nn
 
-from berncert.extractor.flow import Flow
-from berncert.extractor.gains import norms_with
-from berncert.extractor.graph import walk
-from berncert.extractor.norms import UNIT
-from berncert.extractor.rules import RULES, Layer, Rule
+from berncert.extractor.proofs.facts import RULES, Layer, Rule
+from berncert.extractor.proofs.flow import Flow
+from berncert.extractor.proofs.gains import norms_with
+from berncert.extractor.proofs.norms import UNIT
+from berncert.extractor.proofs.walk import walk
 from berncert.progress import Bar
 
 
@@ -88,8 +89,9 @@ def lipschitz_table(
     shape = _checked_shape(input_shape)
     p = _checked_norm(norm)
     rows: list[LipschitzRow] = []
-    flow = Flow.image(shape, norms_with(p))
-    with Bar("bounding layers", total=None, progress=progress) as bar:
+    flow = Flow.image(shape, norms_with(p), unit)
+    normal = torch.inference_mode(False)  # column sums are taken as gradients
+    with normal, torch.no_grad(), Bar("bounding layers", total=None, progress=progress) as bar:
         for step in walk(module, shape, norms_with(p), unit):
             factor = math.nan if step.own is None else step.own.factor(p, p)
             flow = step.flow

@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from berncert.extractor.norms import Geometry, Pair, conv_norm_bound, matrix_norm_bound, remembered
+from berncert.extractor.proofs.norms import (
+    Geometry,
+    Pair,
+    conv_norm_bound,
+    matrix_norm_bound,
+    regardless_of_size,
+    remembered,
+)
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
 M = TypeVar("M", bound=nn.Module)
@@ -22,7 +29,7 @@ M = TypeVar("M", bound=nn.Module)
 HEADROOM = 1 + 2.0**-30
 """Beyond the proven norm, so that rounding the divided weight leaves it at 1 or less."""
 RIDGE = 1e-6  # of the mean square: keeps a Cholesky factor alive when columns grow alike; the norm stays below 1
-PROBE = (16, 16)  # the map on which power iteration steers a convolution
+PROBE = 16  # the size of the map, at least, on which power iteration steers a convolution
 
 _remembered_matrix_norm = remembered(matrix_norm_bound)
 
@@ -32,9 +39,9 @@ def spectral(layer: L, size: Pair | None = None) -> L:
 
     A convolution's bound holds on maps of every size, or, a little tighter, on maps of the given height and width.
     """
-    if isinstance(layer, nn.Conv2d) and size is None and layer.padding_mode not in ("zeros", "circular"):
-        raise ValueError(f"expected a size for padding_mode={layer.padding_mode!r}, got none; pass (height, width)")
     geometry = geometry_of(layer) if isinstance(layer, nn.Conv2d) else None
+    if geometry is not None and size is None:
+        regardless_of_size(geometry, layer.weight.shape[2:])  # or an error that asks for a size
     return _parametrised(layer, _DividedByNorm(layer.weight, geometry, size))
 
 
@@ -43,11 +50,13 @@ def orthogonal(layer: L) -> L:
 
     Linear layers, and convolutions whose windows do not overlap (1x1, or kernel = stride: downsampling).
     """
-    if isinstance(layer, nn.Conv2d) and (layer.kernel_size not in ((1, 1), layer.stride) or layer.groups != 1):
-        raise ValueError(
-            f"expected a convolution whose kernel is 1x1 or its stride, with one group, got kernel_size="
-            f"{layer.kernel_size}, stride={layer.stride}, groups={layer.groups}; use almost_orthogonal"
-        )
+    if isinstance(layer, nn.Conv2d):
+        apart = layer.kernel_size == (1, 1) or (layer.kernel_size == layer.stride and layer.dilation == (1, 1))
+        if not apart or layer.groups != 1 or layer.padding_mode != "zeros":
+            raise ValueError(
+                "expected a convolution whose windows do not overlap (1x1, or kernel = stride), with one group and "
+                f"zero padding, got {layer}; use almost_orthogonal"
+            )
     nn.init.orthogonal_(layer.weight)
     return _parametrised(layer, _Orthogonal())
 
@@ -70,14 +79,14 @@ def miyato(layer: L) -> L:
 
 def export(module: M) -> M:
     """A copy for evaluation in which every parametrised layer is a plain torch layer with the same weight."""
-    return cast(M, _plain(copy.deepcopy(module).eval()))
+    return cast(M, _plain(copy.deepcopy(module).eval(), {}))
 
 
-def _plain(module: nn.Module) -> nn.Module:
+def _plain(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
     """The module with its parametrisations carried out. Torch's own way to do that would spoil the original's class."""
-    for name, child in module.named_children():
-        if name != "parametrizations":
-            setattr(module, name, _plain(child))
+    for name, child in module._modules.items():  # also those that are registered twice
+        if child is not None and name != "parametrizations":
+            module._modules[name] = done[child] if child in done else done.setdefault(child, _plain(child, done))
     if not parametrize.is_parametrized(module):
         return module
     values = {name: getattr(module, name).detach().clone() for name in module.parametrizations}  # type: ignore[union-attr]
@@ -92,7 +101,14 @@ def _plain(module: nn.Module) -> nn.Module:
 
 def geometry_of(conv: nn.Conv2d) -> Geometry:
     """Where this convolution reads."""
-    left, right, top, bottom = conv._reversed_padding_repeated_twice
+    if conv.padding_mode != "zeros":
+        left, right, top, bottom = conv._reversed_padding_repeated_twice  # what torch pads by
+    elif isinstance(conv.padding, str):
+        taps = zip(conv.dilation, conv.kernel_size, strict=True)
+        reaches = (dilation * (kernel - 1) if conv.padding == "same" else 0 for dilation, kernel in taps)
+        (top, bottom), (left, right) = ((r // 2, r - r // 2) for r in reaches)
+    else:
+        (top, left), (bottom, right) = conv.padding, conv.padding
     pairs = {name: cast(Pair, tuple(getattr(conv, name))) for name in ("stride", "dilation")}
     return Geometry(**pairs, padding=((top, bottom), (left, right)), groups=conv.groups, mode=conv.padding_mode)
 
@@ -112,7 +128,10 @@ class _DividedByNorm(nn.Module):
     def __init__(self, weight: Tensor, geometry: Geometry | None, size: Pair | None) -> None:
         super().__init__()
         self.geometry, self.size = geometry, size
-        shape = (1, weight.shape[1]) if geometry is None else (1, weight.shape[1] * geometry.groups, *(size or PROBE))
+        shape: tuple[int, ...] = (1, weight.shape[1])
+        if geometry is not None:
+            reach = (d * (k - 1) + 1 for d, k in zip(geometry.dilation, weight.shape[2:], strict=True))
+            shape = (1, weight.shape[1] * geometry.groups, *(size or (max(PROBE, r) for r in reach)))
         self.register_buffer("vector", torch.randn(shape, generator=torch.Generator().manual_seed(0)))
         for _ in range(20):
             self._estimate(weight.detach())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -82,13 +82,14 @@ def matrix_norm_bound(matrices: Tensor) -> float:
     The matrices are taken as exact. At most 1e-6 above the truth, relatively, up to sizes of ten thousand.
     """
     a = matrices.detach().cpu()
+    if not a.numel():
+        return 0.0
     a = a.to(torch.complex128 if a.is_complex() else torch.float64).reshape(-1, *a.shape[-2:])
     if not a.isfinite().all():
         raise ValueError("expected finite weights, got NaN or infinity; the layer cannot be bounded")
-    largest = float(a.abs().max()) if a.numel() else 0.0
-    if largest == 0.0:
+    if not a.any():
         return 0.0
-    scale = math.ldexp(1.0, math.frexp(largest)[1])  # a power of two: dividing by it is exact
+    scale = power_of_two(a)
     a = a / scale
     if a.shape[-2] < a.shape[-1]:
         a = a.mH
@@ -103,6 +104,12 @@ def matrix_norm_bound(matrices: Tensor) -> float:
             error = 16 * (rows + size + 8) * UNIT * (size * shift + energy)
             return math.sqrt(shift + error) * (1 + 8 * UNIT) * scale
     return math.sqrt(energy) * (1 + 4 * (rows * size + 8) * UNIT) * scale  # the Frobenius norm, always a bound
+
+
+def power_of_two(values: Tensor) -> float:
+    """One that is near the largest of the values, so that dividing by it is exact and nothing then overflows."""
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    return math.ldexp(1.0, max(-1000, min(1000, math.frexp(largest)[1])))
 
 
 def _is_definite(gram: Tensor, shift: float) -> bool:
@@ -120,7 +127,7 @@ def _largest_eigenvalue(gram: Tensor) -> float:
     lanczos = partial(scipy.sparse.linalg.eigsh, k=1, v0=start, tol=1e-9, return_eigenvectors=False)
     try:
         return max(float(lanczos(g.numpy())[0]) for g in gram)
-    except scipy.sparse.linalg.ArpackNoConvergence:
+    except scipy.sparse.linalg.ArpackError:
         return float(torch.linalg.eigvalsh(gram)[..., -1].max())
 
 
@@ -135,7 +142,7 @@ def conv_norm_bound(weight: Tensor, geometry: Geometry, size: Pair | None = None
         raise ValueError("expected finite weights, got NaN or infinity; the convolution cannot be bounded")
     kernels = weight.reshape(geometry.groups, -1, *weight.shape[1:])
     if size is None:
-        return _torus_bound(kernels, _regardless_of_size(geometry, kernels.shape[3:]))
+        return _torus_bound(kernels, regardless_of_size(geometry, kernels.shape[3:]))
     bounds = list(_frequency_bounds(kernels, geometry, size))
     small = _explicit(kernels, geometry, size)
     if small is not None:
@@ -154,6 +161,8 @@ def _frequency_bounds(kernels: Tensor, geometry: Geometry, size: Pair) -> Iterat
         grids = [n // axis.stride for n, axis in zip(size, axes, strict=True)]
         repeats = math.prod(-(-axis.outputs // grid) for axis, grid in zip(axes, grids, strict=True))
         yield _grid_bound(kernels, axes, grids) * math.sqrt(repeats) * (1 + 4 * UNIT)
+    if geometry.mode == "circular" and geometry.stride != (1, 1):  # some rows of the convolution with stride 1
+        yield from _frequency_bounds(kernels, replace(geometry, stride=(1, 1)), size)
     # a padding that copies pixels, each at most `copies` times, and then a convolution without padding
     copies = sums_over_inputs(geometry.pad, (1, *size))
     bare = Geometry(geometry.stride, ((0, 0), (0, 0)), geometry.dilation, geometry.groups)
@@ -233,7 +242,7 @@ def _torus_bound(kernels: Tensor, geometry: Geometry) -> float:
     return _grid_bound(kernels, axes, grids) / math.sqrt(between) * (1 + 16 * UNIT)
 
 
-def _regardless_of_size(geometry: Geometry, kernel: Sequence[int]) -> Geometry:
+def regardless_of_size(geometry: Geometry, kernel: Sequence[int]) -> Geometry:
     """A geometry whose symbol bounds this one on every map; a circle that the stride does not divide has no phases."""
     if geometry.mode == "zeros":
         return geometry
@@ -270,8 +279,3 @@ def sums_over_outputs(linear: Callable[[Tensor], Tensor], shape: tuple[int, ...]
     """The largest row sum of a linear map without negative entries, on inputs of this shape; not rounded up."""
     with torch.no_grad():
         return float(linear(torch.ones(1, *shape, dtype=torch.float64)).max())
-
-
-def least(*bounds: float) -> float:
-    """The least of several proven bounds; one that is not a number proves nothing."""
-    return reduce(lambda a, b: b if b < a else a, bounds, math.inf)

@@ -14,20 +14,12 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from berncert.extractor.flow import WIDER, Flow
-from berncert.extractor.gains import INF, Gains, copying, everywhere
-from berncert.extractor.rules import (
-    REARRANGED,
-    Layer,
-    Shape,
-    apply_rule,
-    clamp,
-    find_rule,
-    folded_rule,
-    length,
-    mean_of,
-    require_finite,
-)
+from berncert.extractor.proofs.activations import clamp
+from berncert.extractor.proofs.facts import Layer, Shape, apply_rule, find_rule, length, require_finite
+from berncert.extractor.proofs.flow import WIDER, Flow
+from berncert.extractor.proofs.gains import INF, Gains, copying, everywhere
+from berncert.extractor.proofs.linear import folded_rule, mean_of
+from berncert.extractor.proofs.moves import REARRANGED
 
 BATCH = 5  # probes carry a batch, so that a step that mixes it is seen
 
@@ -75,9 +67,17 @@ MOVES = {  # every entry of the result is an entry of the argument; functions, a
     "flatten", "reshape", "permute", "transpose", "unflatten", "movedim", "squeeze", "unsqueeze", "clone", "chunk",
     "split", "narrow", "flip", "roll", "view", "contiguous", "expand", "repeat",
 }  # fmt: skip
-IN_PLACE: dict[Any, Any] = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
-VIEWS = MOVES | {nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d}
+IN_PLACE: dict[Any, Any] = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+}
 SIZES = {"size", "dim", getattr}
+
+
+class BatchSize(int):
+    """The number of images: fit to reshape a value, but not to compute with, as it differs from call to call."""
 
 
 class Steps:
@@ -92,16 +92,18 @@ class Steps:
         if node.op == "get_attr":
             return self._constant(str(node.target)), "constant", None
         if node.op == "call_module":
-            module = self.modules[str(node.target)]
-            return self._module(module, args, kwargs)
+            return self._module(self.modules[str(node.target)], args, kwargs)
         target = METHODS.get(str(node.target), node.target) if node.op == "call_method" else node.target
-        target = IN_PLACE.get(target, target)
         if target in SIZES:
-            size = self._size(args, kwargs)
-            return len(size) if target == "dim" else size, "size", None
-        if not any(isinstance(value, Flow) for value in _leaves((args, kwargs))):
+            return self._size(target, args, kwargs), "size", None
+        if target is operator.getitem and isinstance(args[0], tuple | list):
+            return args[0][args[1]], "part", None
+        leaves = list(_leaves((args, kwargs)))
+        if target not in MOVES and any(isinstance(leaf, BatchSize) for leaf in leaves):
+            raise TypeError("what depends on the size of the batch differs from call to call; only shapes may use it")
+        if not any(isinstance(leaf, Flow) for leaf in leaves):
             return _repeatable(target, args, kwargs), "constant", None
-        return self._function(target, args, kwargs)
+        return self._function(IN_PLACE.get(target, target), args, kwargs)
 
     def fold(self, layer: nn.Module, norm: nn.Module, source: Flow, value: Flow) -> tuple[Flow, Gains]:
         """The value after both, with what follows from their product taken as one layer; and that layer's gains."""
@@ -116,17 +118,17 @@ class Steps:
         require_finite(**{target.removeprefix("0."): value})
         return cast(Tensor, value.detach())
 
-    def _size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What x.shape, x.ndim, x.size(...) and x.dim() give."""
+    def _size(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What x.shape, x.ndim, x.size(...) and x.dim() give; of constants, any attribute."""
         value, *rest = (*args, *kwargs.values())
-        shape = torch.Size((BATCH, *value.shape)) if isinstance(value, Flow) else value.shape
-        if rest and isinstance(rest[0], str):
-            if rest[0] not in ("shape", "ndim"):
-                raise TypeError(
-                    f"the attribute {rest[0]!r} of a value of the network is not followed; only its shape is"
-                )
-            return shape if rest[0] == "shape" else len(shape)
-        return shape[rest[0]] if rest else shape
+        if not isinstance(value, Flow):
+            return _call(target, args, kwargs)
+        shape = (BatchSize(BATCH), *value.shape)
+        if target is not getattr:
+            return len(shape) if target == "dim" else shape[rest[0]] if rest else shape
+        if rest[0] not in ("shape", "ndim"):
+            raise TypeError(f"the attribute {rest[0]!r} of a value of the network is not followed, only its shape")
+        return shape if rest[0] == "shape" else len(shape)
 
     def _module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains]:
         kind = kind_of(module)
@@ -140,8 +142,9 @@ class Steps:
             )
         require_evaluation(module)
         _refuse_hooks(module)
-        shape = _output_shape(module, args[0].shape)
-        flow, own = args[0].through(apply_rule(rule, module, args[0].shape), shape, self.unit)
+        at_zero = _value_at_zero(module, args[0].shape)
+        layer = apply_rule(rule, module, args[0].shape, length(at_zero[0]))
+        flow, own = args[0].through(layer, tuple(at_zero.shape[1:]), self.unit)
         return flow, kind, own
 
     def _function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains | None]:
@@ -178,13 +181,13 @@ class Steps:
         return a.plus(b, self.unit)
 
     def _join(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow:
-        flows = list(args[0])
-        if not all(isinstance(flow, Flow) for flow in flows):
+        flows: list[Flow] = list(args[0]) if args else []
+        if not flows or not all(isinstance(flow, Flow) for flow in flows):
             raise TypeError("expected values of the network only, got a constant among them")
         probes = [_labelled(flow.shape) for flow in flows]
         out = _call(target, (probes, *args[1:]), kwargs)
         _refuse_mixing(out)
-        joined: Flow = flows[0]
+        joined = flows[0]
         for flow in flows[1:]:
             joined = joined.beside(flow)
         return replace(joined, shape=tuple(out.shape[1:]))
@@ -192,12 +195,12 @@ class Steps:
     def _affine(self, target: Any, args: tuple[Any, ...], kind: str) -> tuple[Flow, str, Gains]:
         """A value plus, minus, times or over a constant, or its negative."""
         flow = next(value for value in args if isinstance(value, Flow))
-        constants = [torch.as_tensor(value, dtype=torch.float64) for value in args if not isinstance(value, Flow)]
+        constants = [torch.as_tensor(value) for value in args if not isinstance(value, Flow)]
         flipped = target in (operator.truediv, torch.div) and args[0] is not flow
-        if flipped or len(constants) > 1 or len(args) - len(constants) > 1:
+        if flipped or len(constants) > 1 or len(args) - len(constants) > 1 or any(c.is_complex() for c in constants):
             raise TypeError(f"expected {kind} of one value of the network and a constant; register the module instead")
         like = torch.zeros(BATCH, *flow.shape, dtype=torch.float64)
-        constant = constants[0].cpu() if constants else torch.tensor(-1.0, dtype=torch.float64)
+        constant = constants[0].cpu().double() if constants else torch.tensor(-1.0, dtype=torch.float64)
         batched = constant.ndim == like.ndim and len(constant) != 1
         if batched or (constant + like).shape != like.shape:
             raise TypeError(f"expected a constant that fits {flow.shape}, got shape {tuple(constant.shape)}")
@@ -230,7 +233,9 @@ class Steps:
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
     ) -> tuple[Flow, str, Gains]:
         flow = _only_flow(args, kwargs, kind)
-        shape, layer = flow.shape, None
+        if "dtype" in kwargs:
+            raise TypeError(f"expected {kind} in the dtype of its argument, got dtype={kwargs['dtype']}")
+        shape = flow.shape
         if target is torch.clamp:
             layer = clamp(*_limits(args[1:], kwargs), shape)
         else:
@@ -242,7 +247,7 @@ class Steps:
 
 
 def _only_flow(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Flow:
-    if not isinstance(args[0], Flow) or any(isinstance(v, Flow) for v in _leaves((args[1:], kwargs))):
+    if not args or not isinstance(args[0], Flow) or any(isinstance(v, Flow) for v in _leaves((args[1:], kwargs))):
         raise TypeError(f"expected {kind} of one value of the network, with constant arguments")
     return args[0]
 
@@ -285,7 +290,9 @@ def _call(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _repeatable(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A step among constants, which must come out the same each time."""
+    """A step among constants, which must come out the same each time, and change none of them."""
+    if target in IN_PLACE or (isinstance(target, str) and target.endswith("_")):
+        raise TypeError("a constant is changed in place, so that each call finds another; compute it without")
     value, again = (_call(target, args, kwargs) for _ in range(2))
     if isinstance(value, Tensor):
         made = not any(isinstance(leaf, Tensor) for leaf in _leaves((args, kwargs)))
@@ -315,7 +322,8 @@ def _refuse_mixing(out: Tensor) -> None:
         raise TypeError(f"expected a step that keeps the images of a batch apart, got shape {tuple(out.shape)}")
 
 
-def _output_shape(module: nn.Module, shape: Shape) -> Shape:
+def _value_at_zero(module: nn.Module, shape: Shape) -> Tensor:
+    """A batch of what the module makes of zeros: tells its output's shape, and that the batch is kept apart."""
     tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
     like = tensors[0] if tensors else torch.zeros((), dtype=torch.float64)
     try:
@@ -323,27 +331,29 @@ def _output_shape(module: nn.Module, shape: Shape) -> Shape:
             out = module(torch.zeros(BATCH, *shape, dtype=like.dtype, device=like.device))
     except (RuntimeError, ValueError, IndexError) as error:
         raise ValueError(
-            f"{type(module).__name__} does not take an input of shape {shape} ({str(error).splitlines()[0]}); "
+            f"{kind_of(module)} does not take an input of shape {shape} ({str(error).splitlines()[0]}); "
             "check input_shape: channels, height, width, without the batch"
         ) from error
     if not isinstance(out, Tensor) or out.shape[:1] != (BATCH,):
-        raise TypeError(f"expected {type(module).__name__} to keep the batch apart and return one tensor")
-    return tuple(out.shape[1:])
+        raise TypeError(f"expected {kind_of(module)} to keep the batch apart and return one tensor")
+    return out
 
 
 def require_evaluation(module: nn.Module) -> None:
     """An error if any part of the module computes something else in training, and is in training."""
     changing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
     for part in module.modules():
-        if part.training and (isinstance(part, changing) or hasattr(part, "parametrizations")):
+        legacy = any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values())
+        if part.training and (isinstance(part, changing) or hasattr(part, "parametrizations") or legacy):
             raise ValueError(
-                f"expected evaluation mode, got {type(part).__name__} in training mode, in which it does not compute a "
+                f"expected evaluation mode, got {kind_of(part)} in training mode, in which it does not compute a "
                 "fixed function; call .eval() on the network"
             )
 
 
 def _refuse_hooks(module: nn.Module) -> None:
+    anywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
     for part in module.modules():
         before = [hook for hook in part._forward_pre_hooks.values() if not isinstance(hook, SpectralNorm | WeightNorm)]
-        if part._forward_hooks or before:
-            raise TypeError(f"expected {type(part).__name__} without hooks, got some, which may change its output")
+        if part._forward_hooks or before or anywhere:
+            raise TypeError(f"expected {kind_of(part)} without hooks, got some, which may change its output")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from berncert.extractor.gains import INF, Floats, Gains
-from berncert.extractor.norms import UNIT
-from berncert.extractor.rules import Layer, Shape, root_of
+from berncert.extractor.proofs.facts import Layer, Shape, root_of
+from berncert.extractor.proofs.gains import INF, Floats, Gains
+from berncert.extractor.proofs.norms import UNIT
 
 WIDER = 1 + 16 * UNIT
 UNDERFLOW, UNDERFLOW_SINGLE = 1e-290, 1e-28  # more than a layer's products that are flushed to zero can add up to

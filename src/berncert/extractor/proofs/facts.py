@@ -1,0 +1,111 @@
+"""What is proven of one layer, and the book of rules that prove it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from berncert.extractor.proofs.gains import INF, Known
+from berncert.extractor.proofs.norms import UNIT
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The proven facts of one layer f, for one shape of input."""
+
+    known: Known
+    """(s, t) -> a bound on norm_t(f(x) - f(y)) / norm_s(x - y), for as many pairs as are known."""
+    offset: float = 0.0
+    """At least norm_2(f(0))."""
+    roundings: float = 0.0
+    """The computed f(x) differs from the true one by at most this many units of (magnitude norm_2(x) + offset)."""
+    magnitude: float | None = None
+    """The 2-norm of the layer with absolute weights; by default that of the layer."""
+    limits: tuple[float, float] = (-INF, INF)
+    """Between which all entries of f(x) lie, for every x."""
+    keeps_limits: bool = False
+    """Whether every entry of f(x) lies between two entries of x."""
+    deviation: float = 0.0
+    """How far, in norm_2, the layer as torch defines it may be from the Lipschitz function f, rounding aside."""
+
+
+Rule = Callable[[Any, Shape], "Layer | Known | float"]
+"""From a module and the shape of its input (without batch) to what is proven of it; a number is a bound in l2."""
+
+RULES: dict[type[nn.Module], Rule] = {}
+MAPS: set[Rule] = set()
+"""Rules that hold for maps, (channels, height, width), only: torch would take the batch for the channels of less."""
+R = TypeVar("R", bound=Rule)
+
+
+def rule_for(*kinds: type[nn.Module], maps: bool = False) -> Callable[[R], R]:
+    """Register a rule for these modules, of maps only or of anything."""
+
+    def register(rule: R) -> R:
+        RULES.update(dict.fromkeys(kinds, rule))
+        if maps:
+            MAPS.add(rule)
+        return rule
+
+    return register
+
+
+HARMLESS = {"__init__", "__repr__", "extra_repr", "reset_parameters", "__getstate__", "__deepcopy__"}
+
+
+def find_rule(module: nn.Module) -> Rule | None:
+    """The rule for this module. A subclass inherits one only if it changes nothing that could be computed."""
+    if "forward" in vars(module):
+        return None
+    for kind in type(module).__mro__:
+        if kind in RULES:
+            return RULES[kind]
+        if any(callable(value) and name not in HARMLESS for name, value in vars(kind).items() if name != "__class__"):
+            return None
+    return None
+
+
+def apply_rule(rule: Rule, module: nn.Module, shape: Shape, at_zero: float = 0.0) -> Layer:
+    """What the rule says, in full; `at_zero` is norm_2(f(0)), for a rule that does not say."""
+    if rule in MAPS and len(shape) != 3:
+        raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
+    said = rule(module, shape)
+    if not isinstance(said, Layer):
+        said = Layer(said if isinstance(said, dict) else {(2.0, 2.0): float(said)}, offset=at_zero)  # type: ignore[arg-type]
+    known = {(float(s), float(t)): float(factor) for (s, t), factor in said.known.items()}
+    if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
+        raise ValueError(f"expected bounds >= 0, got {dict(said.known)}; a bound that is not a number proves nothing")
+    if not all(norm >= 1 for pair in known for norm in pair):
+        raise ValueError(f"expected norms p with 1 <= p <= inf, got {list(said.known)}")
+    return replace(said, known=known)
+
+
+def absolute_norm(known: Known) -> float:
+    """A bound on the 2-norm of a linear map with its entries made positive, from its l1 and l-inf norms (Schur)."""
+    return math.sqrt(known[1.0, 1.0] * known[INF, INF]) * (1 + 4 * UNIT)
+
+
+def length(values: Tensor | None, copies: int = 1) -> float:
+    """The 2-norm of so many copies of the values, rounded up; 0 for None."""
+    if values is None:
+        return 0.0
+    values = values.detach().cpu().double()
+    return float(values.norm()) * math.sqrt(copies) * (1 + (values.numel() + 8) * UNIT)
+
+
+def require_finite(**tensors: Tensor | None) -> None:
+    """An error that names the first of these that holds NaN or infinity."""
+    for name, tensor in tensors.items():
+        if tensor is not None and not tensor.isfinite().all():
+            raise ValueError(f"expected a finite {name}, got NaN or infinity; nothing can be proven of such a layer")
+
+
+def root_of(shape: Shape) -> float:
+    """The 2-norm of a tensor of ones, rounded up."""
+    return math.sqrt(math.prod(shape)) * (1 + 4 * UNIT)

@@ -1,0 +1,192 @@
+"""What is proven of sizes, limits and rounding, against networks that are run in single and in double precision."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from test_walk import random_network
+from torch import Tensor, nn
+from truth import INF
+
+from berncert.extractor import (
+    GroupSort,
+    Householder,
+    MaxMin,
+    Normalise,
+    PotentialStep,
+    UnitCube,
+    almost_orthogonal,
+    export,
+    lipschitz_table,
+    spectral,
+)
+from berncert.extractor.proofs.flow import Flow
+
+SINGLE, DOUBLE = 2.0**-24, 2.0**-53
+
+
+@pytest.fixture(autouse=True)
+def fixed_weights() -> None:
+    torch.manual_seed(0)
+
+
+def assert_flow_holds(network: nn.Module, images: Tensor) -> float:
+    """Of a float32 network and float64 images: size, limits and error; returns the error over its bound, at most."""
+    flow = lipschitz_table(network, images.shape[1:], unit=SINGLE).flow
+    exact_network = copy.deepcopy(network).double()
+    with torch.no_grad():
+        computed, exact = network(images.float()).double().flatten(1), exact_network(images).flatten(1)
+    lengths = images.flatten(1).norm(dim=1)
+    error = (computed - exact).norm(dim=1)
+    allowed = flow.error[0] * lengths + flow.error[1]
+    assert (error <= allowed).all(), f"{network}: {error.max()} > {allowed.max()}"
+    assert (exact.norm(dim=1) <= (flow.size[0] * lengths + flow.size[1]) * (1 + 1e-12)).all()
+    low, high = flow.limits
+    assert low <= float(exact.min())
+    assert float(exact.max()) <= high
+    assert low - abs(low) * SINGLE <= float(computed.min())  # a limit is rounded as well
+    assert float(computed.max()) <= high + abs(high) * SINGLE
+    return float((error / allowed.clamp_min(1e-300)).max())
+
+
+MAPS: list[nn.Module] = [
+    nn.Conv2d(4, 6, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2, groups=2), nn.Conv2d(4, 3, 1, bias=False),
+    nn.BatchNorm2d(4).eval(), nn.AvgPool2d(2), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+    nn.AdaptiveAvgPool2d(3), nn.MaxPool2d(3, 2, 1), nn.AdaptiveMaxPool2d(2), nn.ReflectionPad2d(1),
+    nn.UpsamplingNearest2d(scale_factor=2), nn.PixelUnshuffle(2), nn.Sequential(nn.Flatten(), nn.Linear(144, 7)),
+    nn.Linear(6, 5), nn.Flatten(), MaxMin(), GroupSort(4), Householder(4),
+    Normalise([0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 3.0, 1.0]),
+    UnitCube(0.3), PotentialStep(nn.Conv2d(4, 5, 3, padding=1)), PotentialStep(nn.Conv2d(4, 4, 2, 2)),
+    nn.ReLU(), nn.ReLU6(), nn.Tanh(), nn.Sigmoid(), nn.Hardsigmoid(), nn.Hardswish(), nn.SiLU(), nn.Mish(),
+    nn.Softsign(), nn.LogSigmoid(), nn.GELU(), nn.GELU("tanh"), nn.LeakyReLU(0.3), nn.PReLU(4), nn.RReLU().eval(),
+    nn.ELU(), nn.ELU(5.0), nn.CELU(0.2),
+    nn.CELU(3.0), nn.SELU(), nn.Softplus(), nn.Softplus(7.3, 11.0), nn.Hardtanh(-0.3, 4.0),
+    nn.Threshold(0.5, 0.5), nn.Softmax(dim=1), nn.Softmax(dim=-1), nn.Dropout(0.5).eval(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(MAPS)), ids=lambda i: type(MAPS[i]).__name__)
+def test_single_precision_stays_within_the_proven_error_for_images_of_any_scale(i: int) -> None:
+    rng = np.random.default_rng(i)
+    network = copy.deepcopy(MAPS[i])
+    for scale in [1e-25, 1e-12, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e8]:
+        images = torch.tensor(rng.normal(scale=scale, size=(6, 4, 6, 6)))
+        assert_flow_holds(network, images)
+        assert_flow_holds(network, images.abs())
+        spread = images * torch.tensor(10.0 ** rng.uniform(-8, 0, size=(6, 4, 6, 6)))
+        assert_flow_holds(network, spread)
+
+
+def test_single_precision_of_random_networks_stays_within_the_proven_error() -> None:
+    rng = np.random.default_rng(1)
+    shares = []
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = random_network(rng).float()
+        images = torch.tensor(rng.uniform(size=(4, 1, 8, 8)))
+        shares.append(assert_flow_holds(network, images))
+    assert 0 < max(shares) < 1
+
+
+@pytest.mark.parametrize("make", [spectral, almost_orthogonal])
+def test_an_exported_network_in_single_precision_stays_within_the_proven_error(
+    make: Callable[[nn.Module], nn.Module],
+) -> None:
+    layers = [make(nn.Conv2d(1, 4, 3, padding=1)), MaxMin(), nn.PixelUnshuffle(2), make(nn.Conv2d(16, 8, 3, padding=1))]
+    network = export(nn.Sequential(*layers, MaxMin(), nn.Flatten(), make(nn.Linear(128, 5)), UnitCube(0.7)))
+    images = torch.rand(8, 1, 8, 8, dtype=torch.float64)
+    share = assert_flow_holds(network, images)
+    assert share > 1e-6  # not so wide that it says nothing
+    error = lipschitz_table(network, (1, 8, 8), unit=SINGLE).flow.error
+    assert error[0] * 8 + error[1] < 1e-2
+
+
+def test_double_precision_of_a_linear_layer_stays_within_the_proven_error_in_rationals() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        layer = nn.Linear(int(rng.integers(1, 40)), 3, dtype=torch.float64)
+        x = rng.normal(size=layer.in_features) * 10.0 ** rng.uniform(-6, 6, size=layer.in_features)
+        flow = lipschitz_table(layer, (layer.in_features,), unit=DOUBLE).flow
+        computed = layer(torch.tensor(x)[None])[0].tolist()
+        error = Fraction(0)
+        for row, bias, value in zip(layer.weight.tolist(), layer.bias.tolist(), computed, strict=True):
+            exact = sum((Fraction(w) * Fraction(v) for w, v in zip(row, x.tolist(), strict=True)), Fraction(bias))
+            error += (exact - Fraction(value)) ** 2
+        assert math.sqrt(error) <= flow.error[0] * np.linalg.norm(x) + flow.error[1]
+
+
+def test_the_jump_of_a_softplus_at_its_threshold_is_part_of_the_error() -> None:
+    module = nn.Softplus(beta=2.0, threshold=3.0)
+    flow = lipschitz_table(module, (2,), unit=DOUBLE).flow
+    below, above = torch.tensor([[1.4999999, 0.0]]).double(), torch.tensor([[1.5000001, 0.0]]).double()
+    jump = float((module(above) - module(below)).norm())
+    assert jump > 0.02
+    error = flow.error[0] * 1.6 + flow.error[1]
+    assert jump <= flow.gains.factor(2.0, 2.0) * 1e-6 + 2 * error
+    after = lipschitz_table(nn.Sequential(module, nn.Linear(2, 2, bias=False, dtype=torch.float64)), (2,)).flow
+    assert after.error[1] > 0
+
+
+def test_a_softplus_whose_exponential_overflows_is_refused_or_counted() -> None:
+    module = nn.Softplus(threshold=1000.0)
+    images = torch.tensor([[120.0, 1.0]]).double()
+    assert math.isinf(float(module(images.float())[0, 0]))
+    with contextlib.suppress(ValueError):
+        assert_flow_holds(module, images)
+
+
+def test_limits_follow_what_keeps_them_and_end_with_what_does_not() -> None:
+    def limits(*layers: nn.Module) -> tuple[float, float]:
+        return lipschitz_table(nn.Sequential(*layers), (4, 4, 4)).flow.limits
+
+    assert limits(nn.Conv2d(4, 4, 3)) == (-INF, INF)
+    assert limits(nn.Conv2d(4, 4, 3), nn.Sigmoid(), nn.MaxPool2d(2), nn.Flatten()) == (0.0, 1.0)
+    assert limits(UnitCube(2.0)) == (0.0, 1.0)
+    assert limits(nn.Sigmoid(), nn.Conv2d(4, 4, 3)) == (-INF, INF)
+    assert limits(nn.ReLU()) == (0.0, INF)
+
+
+def test_limits_bound_the_size_whatever_the_image() -> None:
+    flow = lipschitz_table(nn.Sequential(nn.Linear(3, 5), nn.Tanh()), (3,)).flow
+    assert flow.size[0] == 0
+    assert math.sqrt(5) <= flow.size[1] <= math.sqrt(5) * (1 + 1e-9)
+
+
+def test_the_image_itself_is_exact_in_double_precision_and_rounded_in_single() -> None:
+    norms = (1.0, 2.0, INF)
+    assert Flow.image((3,), norms).error.tolist() == [0.0, 0.0]
+    assert Flow.image((3,), norms, SINGLE).error[0] >= SINGLE
+
+
+def test_sums_and_joins_of_values_keep_size_and_error() -> None:
+    class Sum(nn.Module):
+        def __init__(self, join: bool) -> None:
+            super().__init__()
+            self.a, self.b, self.join = nn.Linear(6, 6), nn.Linear(6, 6), join
+
+        def forward(self, x: Tensor) -> Tensor:
+            a, b = self.a(x), torch.tanh(self.b(x))
+            return torch.cat([a, b], 1) if self.join else a - b
+
+    for join in (False, True):
+        network = Sum(join)
+        for scale in (1e-6, 1.0, 1e4):
+            assert_flow_holds(network, scale * torch.randn(8, 6, dtype=torch.float64))
+    assert lipschitz_table(Sum(True), (6,)).flow.limits == (-INF, INF)
+
+
+def test_an_error_that_is_too_large_to_say_is_infinite_and_never_a_nan() -> None:
+    layers = [nn.Linear(3, 3, dtype=torch.float64) for _ in range(4)]
+    for layer in layers:
+        layer.weight.data *= 1e120
+    flow = lipschitz_table(nn.Sequential(*layers), (3,)).flow
+    assert math.isinf(flow.gains.factor(2.0, 2.0))
+    assert not np.isnan(flow.size).any()
+    assert not np.isnan(flow.error).any()

@@ -1,0 +1,351 @@
+"""Whole networks: what is shared, changed in place, hooked, parametrised or unknown."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_steps import Net, net
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from truth import INF, assert_linear_bounded, assert_smooth_bounded
+
+from berncert.extractor import MaxMin, lipschitz_bound, lipschitz_table
+
+
+@pytest.fixture(autouse=True)
+def fixed_weights() -> None:
+    torch.manual_seed(0)
+
+
+STEEP = nn.ELU(10.0, inplace=True)  # an in-place step that is missed would be seen in the bound
+
+
+class Block(nn.Module):
+    """A residual block as they are written everywhere."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += x
+        return self.relu(out)
+
+
+def random_statistics(network: nn.Module, seed: int) -> nn.Module:
+    rng = np.random.default_rng(seed)
+    for part in network.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            n = part.num_features
+            part.running_mean = torch.tensor(rng.normal(size=n))
+            part.running_var = torch.tensor(rng.uniform(0.01, 2, size=n))
+            part.weight.data = torch.tensor(rng.normal(size=n))
+            part.bias.data = torch.tensor(rng.normal(size=n))
+    return network.double().eval()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_residual_network_is_bounded_between_all_norms(seed: int) -> None:
+    network = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), Block(2), nn.AvgPool2d(2), Block(2), nn.Flatten(), nn.Linear(8, 3), nn.Sigmoid()
+    )
+    assert_smooth_bounded(random_statistics(network, seed), (1, 4, 4), 3.0, seed=seed, points=3)
+
+
+def test_a_chain_is_bounded_by_the_product_and_the_table_shows_it() -> None:
+    a, b = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+    a.weight.data, b.weight.data = 2 * torch.eye(3), 5 * torch.eye(3)
+    table = lipschitz_table(nn.Sequential(a, nn.ReLU(), b), (3,))
+    assert [row.name for row in table] == ["0", "1", "2"]
+    assert [row.running for row in table] == pytest.approx([2.0, 2.0, 10.0], rel=1e-9)
+    assert [row.factor for row in table] == pytest.approx([2.0, 1.0, 5.0], rel=1e-9)
+
+
+def test_a_layer_used_twice_counts_twice() -> None:
+    layer = nn.Linear(3, 3, bias=False)
+    layer.weight.data = 3 * torch.eye(3)
+    assert lipschitz_bound(nn.Sequential(layer, nn.ReLU(), layer), (3,)) == pytest.approx(9.0, rel=1e-9)
+    assert lipschitz_bound(net(lambda s, x: s.l(x) + s.l(x), l=layer), (3,)) == pytest.approx(6.0, rel=1e-9)
+
+
+def test_a_network_that_returns_its_input_or_an_early_value_is_bounded_as_that() -> None:
+    assert lipschitz_bound(net(lambda s, x: x), (3,)) == 1.0
+    assert lipschitz_bound(nn.Sequential(), (3,)) == 1.0
+
+    def forward(s: Any, x: Tensor) -> Tensor:
+        early = s.a(x)
+        s.b(early)
+        return early
+
+    network = net(forward, a=nn.Linear(3, 3), b=nn.Linear(3, 3))
+    assert lipschitz_bound(network, (3,)) == lipschitz_bound(network.a, (3,))
+    assert lipschitz_table(network, (3,)).rows[-1].name == "output"
+
+
+def test_what_rounding_the_image_does_is_told_even_if_nothing_else_happens() -> None:
+    assert lipschitz_table(net(lambda s, x: x), (3,), unit=2.0**-24).flow.error[0] >= 2.0**-24
+
+
+# ---- what cannot be followed ----
+
+
+def test_a_forward_that_looks_at_its_data_is_refused() -> None:
+    for forward in [
+        lambda s, x: x * 2 if x.sum() > 0 else x,
+        lambda s, x: x * float(x.max()),
+        lambda s, x: x * x.max().item(),
+        lambda s, x: x[:, : int(x.sum())],
+    ]:
+        with pytest.raises(TypeError, match=r"cannot be followed|no Lipschitz bound"):
+            lipschitz_bound(net(forward), (4,))
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.LayerNorm(4), (4,)),
+        (nn.LSTM(4, 4, batch_first=True), (3, 4)),
+        (nn.Embedding(4, 4), (4,)),
+        (nn.GroupNorm(2, 4), (4, 2, 2)),
+        (nn.InstanceNorm2d(4), (4, 2, 2)),
+        (nn.MultiheadAttention(4, 2), (3, 4)),
+        (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (3, 4)),
+        (nn.ConvTranspose2d(4, 4, 3), (4, 5, 5)),
+        (nn.Conv1d(4, 4, 3), (4, 5)),
+        (nn.Bilinear(4, 4, 4), (4,)),
+        (nn.GLU(), (4,)),
+        (nn.Upsample(scale_factor=2, mode="bilinear"), (4, 2, 2)),
+        (nn.LocalResponseNorm(2), (4, 2, 2)),
+        (nn.Softmin(dim=1), (4,)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_a_layer_without_a_proof_is_a_type_error_that_names_it(module: nn.Module, shape: tuple[int, ...]) -> None:
+    network = nn.Sequential(nn.Identity(), module).eval()
+    with pytest.raises(TypeError, match=rf"{type(module).__name__}.*register"):
+        lipschitz_bound(network, shape)
+
+
+def test_a_forward_that_treats_a_tensor_unlike_what_traces_it_is_refused_or_bounded() -> None:
+    class Careful(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return 10 * x if isinstance(x, Tensor) else x
+
+    with contextlib.suppress(TypeError):
+        assert_linear_bounded(Careful(), (4,), 3.0)
+
+
+def test_a_network_of_two_images_or_two_values_is_refused() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x + y
+
+    class Pair(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x, 2 * x
+
+    with pytest.raises(TypeError):
+        lipschitz_bound(Two(), (4,))
+    with pytest.raises(TypeError, match="one tensor"):
+        lipschitz_bound(Pair(), (4,))
+
+
+def test_a_wrong_input_shape_is_explained() -> None:
+    for module, shape in [
+        (nn.Linear(4, 3), (5,)),
+        (nn.Conv2d(3, 4, 3), (1, 8, 8)),
+        (nn.Conv2d(3, 4, 9), (3, 8, 8)),
+        (nn.Conv2d(3, 3, 3), (8, 8)),
+        (nn.MaxPool2d(2), (8, 8)),
+        (nn.BatchNorm2d(3).eval(), (4, 8, 8)),
+        (MaxMin(), (5,)),
+    ]:
+        with pytest.raises(ValueError, match=r"shape|input"):
+            lipschitz_bound(module, shape)
+
+
+# ---- hooks, parametrisations, subclasses ----
+
+
+def test_hooks_that_change_what_a_layer_computes_are_refused_or_bounded() -> None:
+    def louder(module: nn.Module, args: Any, out: Tensor | None = None) -> Any:
+        return 10 * out if out is not None else (10 * args[0],)
+
+    for register in ("register_forward_hook", "register_forward_pre_hook"):
+        layer = nn.Linear(3, 3).double()
+        getattr(layer, register)(louder)
+        with pytest.raises(TypeError, match="hooks"):
+            lipschitz_bound(layer, (3,))
+        block = nn.Sequential(nn.Linear(3, 3)).double()  # of a container: they are traced
+        getattr(block, register)(louder)
+        assert_linear_bounded(block, (3,), 3.0)
+        relu = nn.ReLU()
+        getattr(relu, register)(louder)
+        with pytest.raises(TypeError, match="hooks"):
+            lipschitz_bound(nn.Sequential(relu), (3,))
+
+
+def test_hooks_on_every_module_are_refused() -> None:
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: 10 * out)
+    try:
+        with pytest.raises(TypeError, match="hook"):
+            lipschitz_bound(nn.Linear(3, 3), (3,))
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize(
+    "make", [parametrizations.spectral_norm, parametrizations.weight_norm, parametrizations.orthogonal]
+)
+def test_torchs_parametrised_layers_are_bounded_by_the_weight_in_use(make: Any) -> None:
+    layer = make(nn.Linear(4, 3).double()).eval()
+    assert_linear_bounded(layer, (4,), 3.0)
+    with pytest.raises(ValueError, match="evaluation"):
+        lipschitz_bound(layer.train(), (4,))
+    if make is not parametrizations.orthogonal:
+        assert_linear_bounded(make(nn.Conv2d(2, 3, 3).double()).eval(), (2, 5, 5), 3.0)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("make", [nn.utils.spectral_norm, nn.utils.weight_norm])
+def test_torchs_older_hooks_are_refused_or_bounded_by_the_weight_in_use(make: Any) -> None:
+    for layer, shape in [(nn.Linear(4, 3), (4,)), (nn.Conv2d(2, 3, 3), (2, 5, 5))]:
+        layer = make(layer.double()).eval()
+        try:
+            assert_linear_bounded(layer, shape, 3.0)
+        except TypeError as error:
+            assert "hooks" in str(error)  # noqa: PT017
+            continue
+        original = next(p for name, p in layer.named_parameters() if name in ("weight_orig", "weight_g"))
+        original.data *= 7 if original.ndim < layer.weight.ndim or make is nn.utils.weight_norm else 1
+        original.data[0] += 3.0  # the weight follows only when the layer is called
+        assert_linear_bounded(layer, shape, 3.0)
+
+
+def test_torchs_older_spectral_norm_in_training_is_refused() -> None:
+    layer = nn.utils.spectral_norm(nn.Linear(4, 3))
+    with pytest.raises(ValueError, match="evaluation"):
+        lipschitz_bound(layer, (4,))
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_followed() -> None:
+    class Scaled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 4 * super().forward(x)
+
+    class Strange(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 2 * x
+
+    layer = Scaled(3, 3).double()
+    assert assert_linear_bounded(layer, (3,), 3.0) <= 1 + 1e-9
+    assert_linear_bounded(Strange(nn.Linear(3, 3), nn.Linear(3, 3)).double(), (3,), 3.0)
+
+
+# ---- batch normalisation folded into the layer before it ----
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_layer_and_its_normalisation_have_never_more_than_their_product_and_never_less_than_their_norm(
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    if seed % 2:
+        conv = nn.Conv2d(2, 4, int(rng.integers(1, 4)), int(rng.integers(1, 3)), groups=int(rng.integers(1, 3)))
+        network, shape = nn.Sequential(conv, nn.BatchNorm2d(4)), (2, 5, 5)
+    else:
+        network, shape = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)), (5,)
+    random_statistics(network, seed)
+    assert assert_linear_bounded(network, shape, float(rng.choice([1.5, 3.0]))) <= 1 + 1e-6
+    apart = nn.Sequential(network[0], nn.ReLU(), network[1])  # the same factors, not foldable
+    for p in (1, 2, INF):
+        assert lipschitz_bound(network, shape, p) <= lipschitz_bound(apart, shape, p) * (1 + 1e-12)
+    assert lipschitz_table(network, shape).rows[-1].layer.count("+") == 1
+
+
+def test_a_normalisation_of_another_axis_is_not_folded() -> None:
+    # on (tokens, features) BatchNorm1d scales tokens, and here there are as many as features
+    network = random_statistics(nn.Sequential(nn.Linear(7, 4), nn.BatchNorm1d(4)), 0)
+    network[1].running_var = torch.tensor([0.001, 10.0, 10.0, 10.0], dtype=torch.float64)
+    network[1].weight.data.fill_(1.0)
+    network[0].weight.data[0] *= 1e-3
+    assert_linear_bounded(network, (4, 7), 3.0)
+    assert_linear_bounded(random_statistics(nn.Sequential(nn.Linear(7, 5), nn.BatchNorm1d(4)), 1), (4, 7), 3.0)
+
+
+def test_a_layer_whose_value_is_used_elsewhere_too_is_not_folded() -> None:
+    def forward(s: Any, x: Tensor) -> Tensor:
+        y = s.l(x)
+        return torch.cat([s.n(y), y], 1)
+
+    network = random_statistics(Net(forward, l=nn.Linear(4, 4), n=nn.BatchNorm1d(4)), 2)
+    assert_linear_bounded(network, (4,), 3.0)
+
+
+def test_two_normalisations_after_one_shared_layer_are_folded_each_with_its_own() -> None:
+    network = random_statistics(
+        Net(lambda s, x: s.b(s.l(s.a(s.l(x)))), l=nn.Linear(4, 4), a=nn.BatchNorm1d(4), b=nn.BatchNorm1d(4)), 3
+    )
+    assert_linear_bounded(network, (4,), 3.0)
+
+
+# ---- random networks ----
+
+
+def random_network(rng: np.random.Generator) -> nn.Module:
+    """Layers of every kind in a row, with a skip around some."""
+    width = 4
+    menu = [
+        lambda: nn.Conv2d(width, width, 3, padding=1),
+        lambda: nn.Conv2d(width, width, 3, padding=1, groups=2, padding_mode="circular"),
+        lambda: nn.BatchNorm2d(width),
+        lambda: nn.ReLU(),
+        lambda: MaxMin(),
+        lambda: nn.ELU(2.0),
+        lambda: nn.AvgPool2d(3, 1, 1),
+        lambda: nn.MaxPool2d(3, 1, 1),
+        lambda: Block(width),
+        lambda: nn.GELU(),
+    ]
+    body = [menu[int(i)]() for i in rng.integers(len(menu), size=4)]
+
+    def forward(s: Any, x: Tensor) -> Tensor:
+        y = s.lift(x)
+        z = s.body(y)
+        z = torch.cat([z + y, s.body[0](z)], 1) if s.skip else z
+        return s.down(z.mean((2, 3)))
+
+    skip = bool(rng.integers(2))
+    network = Net(
+        forward, lift=nn.Conv2d(1, width, 2), body=nn.Sequential(*body), skip=skip, down=nn.Linear(8 if skip else 4, 3)
+    )
+    return random_statistics(network, int(rng.integers(1000)))
+
+
+def test_random_networks_are_bounded_between_all_norms() -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(15):
+        torch.manual_seed(seed)
+        assert_smooth_bounded(random_network(rng), (1, 4, 4), float(rng.choice([1.5, 3.0])), seed=seed, points=3)
+
+
+def test_bounding_changes_neither_the_network_nor_the_random_state() -> None:
+    network = random_statistics(nn.Sequential(nn.Conv2d(1, 2, 3), Block(2)), 4)
+    before, state = copy.deepcopy(network.state_dict()), torch.get_rng_state()
+    first = lipschitz_bound(network, (1, 5, 5))
+    assert lipschitz_bound(network, (1, 5, 5)) == first
+    assert torch.equal(torch.get_rng_state(), state)
+    after = network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)

@@ -1,0 +1,161 @@
+"""The public face of the bound: arguments, the table, and layers of one's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from truth import INF, assert_smooth_bounded
+
+import berncert
+from berncert.extractor import Layer, lipschitz_bound, lipschitz_table
+from berncert.extractor.proofs.facts import RULES
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """Rules as they were, afterwards."""
+    before = dict(RULES)
+    yield
+    RULES.clear()
+    RULES.update(before)
+
+
+class Sine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(3 * x) + 0.5
+
+
+def test_the_bound_is_part_of_the_package() -> None:
+    assert berncert.lipschitz_bound is lipschitz_bound
+
+
+def test_a_layer_of_ones_own_is_an_error_until_it_is_registered(registry: None) -> None:
+    network = nn.Sequential(nn.Linear(3, 3), Sine()).double()
+    with pytest.raises(TypeError, match=r"sin.*register"):
+        lipschitz_bound(network, (3,))
+    lipschitz_bound.register(Sine, lambda module, shape: 3.0)
+    assert lipschitz_bound(network, (3,)) == pytest.approx(3 * lipschitz_bound(network[0], (3,)), rel=1e-9)
+    for p in (1, 1.5, 3, INF):  # only l2 is known: the others follow by conversion
+        assert_smooth_bounded(network, (3,), p)
+
+
+def test_a_rule_may_say_more_than_a_number(registry: None) -> None:
+    seen = []
+
+    @lipschitz_bound.register(Sine)
+    def rule(module: Sine, shape: tuple[int, ...]) -> Layer:
+        seen.append(shape)
+        known = {(p, p): 3.0 for p in (1, 2, INF)}
+        return Layer(known, offset=0.5 * math.sqrt(math.prod(shape)), roundings=8, limits=(-0.5, 1.5))
+
+    table = lipschitz_table(Sine(), (2, 3), 1.5)
+    assert set(seen) == {(2, 3)}
+    assert table.bound == pytest.approx(3.0, rel=1e-9)
+    assert table.flow.limits == (-0.5, 1.5)
+    lipschitz_bound.register(Sine, lambda module, shape: {(1, 1): 3.0, (INF, INF): 3})
+    assert lipschitz_bound(Sine(), (4,)) == pytest.approx(3.0, rel=1e-9)
+
+
+def test_a_registered_layer_that_is_only_a_number_does_not_pretend_to_vanish_at_zero(registry: None) -> None:
+    lipschitz_bound.register(Sine, lambda module, shape: 3.0)
+    size = lipschitz_table(Sine(), (4,)).flow.size
+    assert size[1] >= float(Sine()(torch.zeros(4)).norm()) * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("answer", [math.nan, -1.0, "much", None, {}, {(2, 2): math.nan}, {(0.5, 2): 1.0}])
+def test_a_rule_that_answers_nonsense_is_an_error(answer: object, registry: None) -> None:
+    lipschitz_bound.register(Sine, lambda module, shape: answer)
+    with pytest.raises((TypeError, ValueError)):
+        lipschitz_bound(Sine(), (3,))
+
+
+def test_a_rule_may_say_that_there_is_no_bound(registry: None) -> None:
+    lipschitz_bound.register(Sine, lambda module, shape: INF)
+    for p in (1, 1.5, 2, INF):
+        assert lipschitz_bound(nn.Sequential(nn.Linear(3, 3), Sine(), nn.Linear(3, 3)), (3,), p) == INF
+
+
+def test_only_classes_and_callables_can_be_registered(registry: None) -> None:
+    with pytest.raises(TypeError, match="class of torch modules"):
+        lipschitz_bound.register(Sine(), lambda module, shape: 1.0)
+    with pytest.raises(TypeError, match="class of torch modules"):
+        lipschitz_bound.register(int, lambda module, shape: 1.0)
+    with pytest.raises(TypeError, match="rule"):
+        lipschitz_bound.register(Sine, 3.0)
+
+
+def test_a_registered_layer_is_bounded_wherever_it_stands(registry: None) -> None:
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.ModuleList([Sine(), Sine()])
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.inner:
+                x = layer(x)
+            return x
+
+    lipschitz_bound.register(Sine, lambda module, shape: 3.0)
+    assert lipschitz_bound(Wrapper(), (3,)) == pytest.approx(9.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, -1), None, 5, "ab", (2.5, "x")])
+def test_a_shape_that_is_none_is_explained(shape: object) -> None:
+    with pytest.raises(ValueError, match="input_shape"):
+        lipschitz_bound(nn.Identity(), shape)
+
+
+@pytest.mark.parametrize("norm", [0, 0.5, -1, math.nan, "2", None, True])
+def test_a_norm_that_is_none_is_explained(norm: object) -> None:
+    with pytest.raises(ValueError, match="norm p with 1 <= p <= inf"):
+        lipschitz_bound(nn.Identity(), (3,), norm=norm)
+
+
+@pytest.mark.parametrize("module", [lambda x: x, torch.relu, nn.Linear, None])
+def test_what_is_not_a_module_is_refused(module: object) -> None:
+    with pytest.raises(TypeError, match="torch module"):
+        lipschitz_bound(module, (3,))
+
+
+def test_the_table_prints_every_step_and_the_bound() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    table = lipschitz_table(network, (1, 4, 4), INF)
+    text = str(table)
+    assert len(table) == 4
+    for row in table:
+        assert row.layer in text
+        assert f"{row.running:.6g}" in text
+    assert "norm inf" in text
+    assert f"{table.bound:.6g}" in text
+    assert [row.shape for row in table] == [(2, 2, 2), (2, 2, 2), (8,), (3,)]
+    assert table.bound == table.rows[-1].running
+
+
+def test_a_step_that_joins_values_has_no_factor_of_its_own() -> None:
+    class Skip(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + self.layer(x)
+
+    rows = lipschitz_table(Skip(), (3,)).rows
+    assert math.isnan(rows[-1].factor)
+    assert rows[-1].running == pytest.approx(1 + rows[0].running, rel=1e-9)
+    assert "nan" not in str(lipschitz_table(Skip(), (3,)))
+
+
+def test_dtype_and_device_of_the_weights_do_not_matter() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3))
+    single = lipschitz_bound(network, (1, 4, 4))
+    assert lipschitz_bound(network.double(), (1, 4, 4)) == single
+    assert lipschitz_bound(network.requires_grad_(False), (1, 4, 4)) == single
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert lipschitz_bound(network, (1, 4, 4)) == single
