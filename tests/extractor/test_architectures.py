@@ -27,11 +27,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "vgg": {"depth": 13, "width": 8},
     "vgg11": {"width": 8},
     "vgg19": {"width": 8},
-    "densenet": {"depth": 16, "growth": 4},
+    "densenet": {"depth": 10, "growth": 8},
 }
-HUGE = {"wide_resnet28_10"}
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in HUGE else name for name in ARCHITECTURES]
-QUICK = [name for name in ARCHITECTURES if name not in HUGE]
+HUGE = pytest.param("wide_resnet28_10", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
+QUICK = [name for name in ARCHITECTURES if name != "wide_resnet28_10"]
+NAMES = [*QUICK, HUGE]
+FAMILIES = ["mlp", "lipconvnet", "resnet", "wide_resnet", "vgg", "densenet"]
 NORMS = [1.0, 2.0, math.inf]
 
 
@@ -86,35 +87,32 @@ def test_every_architecture_maps_images_of_both_shapes_into_the_cube(
         assert ((features >= 0) & (features <= 1)).all()
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "by"), [(SHAPES[0], 0.0), (SHAPES[1], 0.1)], ids=["as built", "shaken"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bound_of_a_lipschitz_network_is_at_most_one_over_its_side_whatever_its_weights(
-    name: str, shape: tuple[int, ...]
+    name: str, shape: tuple[int, ...], by: float
 ) -> None:
-    net = small(name, shape, 5, side=0.5)
+    net = shaken(small(name, shape, 5, side=0.5), by)
     assert lipschitz_bound(net, shape) <= 2 * (1 + 1e-6)
-    assert lipschitz_bound(shaken(net), shape) <= 2 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*FAMILIES, "resnet110", HUGE])
 def test_the_bound_of_a_published_network_is_a_number(name: str) -> None:
-    net = small(name, (3, 32, 32), 5, "paper")
-    assert lipschitz_bound(net, (3, 32, 32)) > 0
-    assert lipschitz_bound(shaken(net), (3, 32, 32)) > 0  # infinite is a number, NaN is not
+    net = shaken(small(name, (3, 32, 32), 5, "paper"))
+    assert lipschitz_bound(net, (3, 32, 32)) > 0  # infinite is a number, NaN is not
 
 
-@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
-@pytest.mark.parametrize("name", QUICK)
-def test_no_pair_of_images_is_stretched_beyond_the_bound(name: str, construction: str, norm: float) -> None:
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_pair_of_images_is_stretched_beyond_the_bound(name: str, construction: str) -> None:
     shape = (2, 12, 12)
     net = shaken(small(name, shape, 4, construction), 0.02).double()
-    bound = lipschitz_bound(net, shape, norm)
-    images = torch.rand(8, *shape, dtype=torch.float64)
-    for x in (images, 0.01 * images):
-        for steps in (torch.randn_like(x), torch.rand_like(x) - x, uphill(net, x, norm)):
-            for length in (1e-4, 1.0):
-                assert stretch(net, x, length * steps, norm) <= bound * (1 + 1e-9)
+    images = torch.rand(4, *shape, dtype=torch.float64)
+    for norm in NORMS:
+        bound = lipschitz_bound(net, shape, norm)
+        for x in (images, 0.01 * images):
+            for steps in (torch.rand_like(x) - x, 1e-4 * torch.randn_like(x), 1e-4 * uphill(net, x, norm)):
+                assert stretch(net, x, steps, norm) <= bound * (1 + 1e-9)
 
 
 def test_a_step_uphill_reaches_the_bound_of_an_orthogonal_mlp() -> None:
@@ -151,9 +149,9 @@ def test_every_parameter_gets_a_finite_gradient_in_training(name: str, construct
         assert parameter.grad.isfinite().all(), key
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 9), (3, 13, 7), (4, 40, 40)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 9), (3, 13, 7)], ids=str)
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
-@pytest.mark.parametrize("name", ["mlp", "lipconvnet", "resnet", "wide_resnet", "vgg11", "densenet"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_other_shapes_and_odd_sizes_fit_too(name: str, construction: str, shape: tuple[int, ...]) -> None:
     net = small(name, shape, 3, construction)
     assert net(torch.rand(2, *shape)).shape == (2, 3)

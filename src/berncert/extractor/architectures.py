@@ -134,7 +134,7 @@ def _blank(layer: L) -> L:
 class Paper(Construction):
     """The usual networks for CIFAR with Miyato's normalisation of every weight, and a sigmoid at the end (AAAI-21).
 
-    Their bound is what it is: a 3x3 convolution stretches up to 3 times, a skip adds 1, a concatenation its square.
+    Their bound is what it is: a 3x3 convolution may stretch 3 times, a skip adds 1, a concatenation adds in squares.
     """
 
     batch_norm: bool = field(default=True, kw_only=True)
@@ -239,14 +239,13 @@ def _repeats(depth: int, each: int, rest: int) -> int:
     return (depth - rest) // each
 
 
-ARCHITECTURES: dict[str, Callable[..., None]] = {
+ARCHITECTURES: dict[str, Callable[..., None]] = {  # what adds layers to a construction; its keywords are the options
     "mlp": mlp, "lipconvnet": lipconvnet, "densenet": densenet,
     "resnet": resnet, "resnet20": partial(resnet, depth=20), "resnet110": partial(resnet, depth=110),
     "wide_resnet": wide_resnet, "wide_resnet10_2": partial(wide_resnet, depth=10, widen=2),
     "wide_resnet28_10": partial(wide_resnet, depth=28, widen=10),
     "vgg": vgg, "vgg11": partial(vgg, depth=11), "vgg19": partial(vgg, depth=19),
 }  # fmt: skip
-"""Name -> what adds its layers to a construction; its keywords are the options."""
 
 Net = Lipschitz | Paper
 _STARTS: dict[str, Callable[..., Net]] = {"lipschitz": Lipschitz, "paper": Paper}

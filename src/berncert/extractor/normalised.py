@@ -104,7 +104,7 @@ def geometry_of(conv: nn.Conv2d) -> Geometry:
     if conv.padding_mode != "zeros":
         left, right, top, bottom = conv._reversed_padding_repeated_twice  # what torch pads by
     elif isinstance(conv.padding, str):
-        taps = zip(conv.dilation, conv.kernel_size, strict=True)
+        taps = zip(conv.dilation, conv.weight.shape[2:], strict=True)
         reaches = (dilation * (kernel - 1) if conv.padding == "same" else 0 for dilation, kernel in taps)
         (top, bottom), (left, right) = ((r // 2, r - r // 2) for r in reaches)
     else:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 
-import numpy as np
-import scipy.sparse.linalg
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,8 +19,9 @@ UNIT = 2.0**-53  # the unit roundoff of float64
 LARGEST_EXPLICIT = 1024  # columns (or rows) up to which a convolution is also written out as a matrix
 MOST_ENTRIES = 2**22  # of such matrices together
 CHUNK_ENTRIES = 2**24  # of the frequencies looked at together
-DENSE_GUESS = 384  # up to this size all eigenvalues are cheaper than a Lanczos iteration in Python
-SLACKS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1e-1, 1.0)
+DENSE_GUESS = 768  # up to this size all eigenvalues are computed, beyond it the largest few approached
+BLOCK, ROUNDS = 8, 60  # how many vectors that takes, and how often they are multiplied
+SLACKS = (1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1, 1.0)
 TORUS_GRID = 64  # points for each axis when the size of the map is not known
 
 Pair = tuple[int, int]
@@ -79,7 +77,8 @@ def remembered(function: Callable[..., float], kept: int = 4096) -> Callable[...
 def matrix_norm_bound(matrices: Tensor) -> float:
     """Proven: no singular value of any of the (..., m, n) matrices, real or complex, is greater.
 
-    The matrices are taken as exact. At most 1e-6 above the truth, relatively, up to sizes of ten thousand.
+    The matrices are taken as exact. The bound is at most 1e-9 above the truth, relatively, while one side is at most
+    768, and seldom more than 1e-4 beyond.
     """
     a = matrices.detach().cpu()
     if not a.numel():
@@ -102,7 +101,7 @@ def matrix_norm_bound(matrices: Tensor) -> float:
         if _is_definite(gram, shift):
             # both products and the factorisation err by at most this: see docs/layers.md
             error = 16 * (rows + size + 8) * UNIT * (size * shift + energy)
-            return math.sqrt(shift + error) * (1 + 8 * UNIT) * scale
+            return math.nextafter(math.sqrt(shift + error) * (1 + 8 * UNIT) * scale, math.inf)
     return math.sqrt(energy) * (1 + 4 * (rows * size + 8) * UNIT) * scale  # the Frobenius norm, always a bound
 
 
@@ -121,14 +120,14 @@ def _is_definite(gram: Tensor, shift: float) -> bool:
 
 def _largest_eigenvalue(gram: Tensor) -> float:
     """A guess, good to many digits: nothing rests on it."""
-    if gram.shape[-1] <= DENSE_GUESS:
+    size = gram.shape[-1]
+    if size <= DENSE_GUESS:
         return float(torch.linalg.eigvalsh(gram)[..., -1].max())
-    start = np.ones(gram.shape[-1])  # fixed: the same weights give the same bound
-    lanczos = partial(scipy.sparse.linalg.eigsh, k=1, v0=start, tol=1e-9, return_eigenvectors=False)
-    try:
-        return max(float(lanczos(g.numpy())[0]) for g in gram)
-    except scipy.sparse.linalg.ArpackError:
-        return float(torch.linalg.eigvalsh(gram)[..., -1].max())
+    start = torch.randn(size, BLOCK, generator=torch.Generator().manual_seed(0), dtype=torch.float64)  # always the same
+    block = torch.linalg.qr(gram @ start.to(gram.dtype)).Q
+    for _ in range(ROUNDS):
+        block = torch.linalg.qr(gram @ block).Q
+    return float(torch.linalg.eigvalsh(block.mH @ (gram @ block))[..., -1].max())
 
 
 @remembered
@@ -146,7 +145,7 @@ def conv_norm_bound(weight: Tensor, geometry: Geometry, size: Pair | None = None
     bounds = list(_frequency_bounds(kernels, geometry, size))
     small = _explicit(kernels, geometry, size)
     if small is not None:
-        bounds.append(matrix_norm_bound(small) * (1 + 4 * UNIT * kernels[0, 0, 0].numel()))
+        bounds.append(matrix_norm_bound(small) + _cancelled(kernels, geometry, size))
     return min(bounds)
 
 
@@ -265,6 +264,16 @@ def _explicit(kernels: Tensor, geometry: Geometry, size: Pair) -> Tensor | None:
         return None
     basis = torch.eye(inputs * pixels, dtype=torch.float64).reshape(-1, inputs, *size)
     return torch.stack([geometry.convolve(basis, kernel).flatten(1).T for kernel in kernels])
+
+
+def _cancelled(kernels: Tensor, geometry: Geometry, size: Pair) -> float:
+    """What rounding can have done to the entries of the matrix, where several taps read one pixel and are added."""
+    if geometry.mode == "zeros":
+        return 0.0
+    absolute = _explicit(kernels.abs(), geometry, size)
+    assert absolute is not None
+    largest = max(float(absolute.sum(dim=-1).max()), float(absolute.sum(dim=-2).max()))  # both norms, so the 2-norm
+    return 8 * (kernels[0, 0, 0].numel() + sum(absolute.shape)) * UNIT * largest
 
 
 def sums_over_inputs(linear: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> float:
