@@ -22,8 +22,9 @@ import berncert
 from berncert.certify.arguments import checked_norm
 from berncert.progress import Bar
 from berncert.study import plots
+from berncert.study.data import moons
 from experiments.boundary_2d.brute_force import BruteForce, Floats, lengths
-from experiments.boundary_2d.scene import Data, Ints, moons, overfitted
+from experiments.boundary_2d.scene import NOISE, Data, Ints, overfitted
 
 TRAINING_POINTS, FRESH_POINTS, TEST_POINTS, TABLE_ROWS = 150, 2000, 60, 8
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     clock = Clock(console)
 
     generator = np.random.default_rng(options.seed)
-    data, fresh = moons(TRAINING_POINTS, generator), moons(FRESH_POINTS, generator)
+    data, fresh = (moons(count, generator, noise=NOISE) for count in (TRAINING_POINTS, FRESH_POINTS))
     network = overfitted(*data, seed=options.seed)
     clock.done(f"trained: {right_on('training', network, *data)}, {right_on('fresh', network, *fresh)}")
     smoothed = berncert.smooth(network, dim=2, degree=options.degree)

@@ -1,4 +1,4 @@
-"""The two-dimensional problem: two interleaved moons, and a network that fits every last one of their points."""
+"""The two-dimensional problem: noisy, interleaved moons, and a network that fits every last one of their points."""
 
 from __future__ import annotations
 
@@ -14,23 +14,9 @@ Ints = npt.NDArray[np.int64]
 Data = tuple[Floats, Ints]
 """Points of the unit square, (N, 2), and their classes."""
 
+NOISE = 0.24  # of the moons: enough that the classes overlap
 STEPS = 2500
 LEARNING_RATE = 2e-2
-
-
-def moons(count: int, generator: np.random.Generator, *, noise: float = 0.24) -> Data:
-    """Points of [0,1]^2 on two interleaved half circles, with Gaussian noise, and the class of each.
-
-    Those that the noise throws out of the square are drawn again, so that nothing piles up on its edges.
-    """
-    labels = np.arange(3 * count) % 2
-    angle = generator.uniform(0, np.pi, len(labels))
-    upper = np.column_stack([np.cos(angle), np.sin(angle)])
-    lower = [1.0, 0.5] - upper
-    points = np.where(labels[:, None] == 0, upper, lower) + generator.normal(0, noise, upper.shape)
-    points = (points - [-1.45, -1.0]) / [3.9, 2.5]
-    inside = ((points > 0.02) & (points < 0.98)).all(axis=1)
-    return points[inside][:count], labels[inside][:count]
 
 
 def overfitted(points: Floats, labels: Ints, *, seed: int) -> nn.Module:

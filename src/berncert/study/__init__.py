@@ -1,1 +1,1 @@
-"""What one does with certificates: for now, pictures."""
+"""What one does with certificates: data sets, attacks, pictures."""
