@@ -1,0 +1,128 @@
+"""Attacks stay where they may, find what is there to be found, and never break what is proven."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_head
+from torch import Tensor, nn
+
+import berncert
+from berncert.extractor import MaxMin, UnitCube, orthogonal
+from berncert.study.attacks import LOSSES, Attack, attacked_accuracy, fgsm
+
+NORMS = [2.0, math.inf]
+
+
+def linear(weights: Tensor) -> nn.Module:
+    """Two classes, told apart by weights . x > 0, of images of any shape."""
+    layer = nn.Linear(weights.numel(), 2, bias=False).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.zeros_like(weights), weights]))
+    return nn.Sequential(nn.Flatten(), layer).eval()
+
+
+@pytest.fixture
+def problem() -> tuple[nn.Module, Tensor, Tensor]:
+    """A plane, images around it and their classes; without limits on the pixels all distances are known."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(12, generator=generator, dtype=torch.float64)
+    images = torch.randn(40, 3, 2, 2, generator=generator, dtype=torch.float64)
+    model = linear(weights)
+    return model, images, model(images).argmax(dim=1)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("random_start", [True, False])
+def test_a_plane_is_crossed_just_beyond_its_distance_and_never_before(
+    problem: tuple[nn.Module, Tensor, Tensor], norm: float, loss: str, random_start: bool
+) -> None:
+    model, images, labels = problem
+    weights = model[1].weight[1].detach()
+    dual = weights.abs().sum() if norm == math.inf else weights.norm()
+    distance = (images.flatten(1) @ weights).abs() / dual
+    attack = Attack(norm, steps=40, step_size=0.5, loss=loss, random_start=random_start, pixels=(-math.inf, math.inf))
+    for share, flipped in ((0.999, False), (1.01, True)):
+        moved = attack(model, images, labels, share * distance)
+        assert ((model(moved).argmax(dim=1) != labels) == flipped).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_attacks_stay_within_the_ball_and_the_pixels(problem: tuple[nn.Module, Tensor, Tensor], norm: float) -> None:
+    model, _, _ = problem
+    images = torch.rand(30, 3, 2, 2, dtype=torch.float64)
+    labels = model(images).argmax(dim=1)
+    radii = torch.linspace(0, 2, 30, dtype=torch.float64)
+    for attack in (Attack(norm, steps=7, restarts=3), fgsm(norm)):
+        moved = attack(model, images, labels, radii)
+        lengths = torch.linalg.vector_norm((moved - images).flatten(1), ord=norm, dim=1)
+        assert (lengths <= radii * (1 + 1e-12)).all()
+        assert ((moved >= 0) & (moved <= 1)).all()
+
+
+def test_fgsm_is_one_step_along_the_signs_of_the_gradient(problem: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, _, _ = problem
+    images = torch.full((1, 3, 2, 2), 0.5, dtype=torch.float64)
+    labels = model(images).argmax(dim=1)
+    towards = model[1].weight[1].detach().sign() * (1 - 2 * labels)
+    expected = images + 0.1 * towards.view_as(images)
+    torch.testing.assert_close(fgsm(math.inf)(model, images, labels, 0.1), expected)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_same_arguments_give_the_same_images_in_any_batch(norm: float) -> None:
+    model = berncert.Classifier(
+        nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Sigmoid()), nn.Linear(3, 4)
+    ).double().eval()  # fmt: skip
+    images, labels = torch.rand(20, 3, 2, 2, dtype=torch.float64), torch.arange(20) % 4
+    attack = Attack(norm, steps=5, restarts=2, seed=3)
+    one, many = (attack(model, images, labels, 0.2, batch_size=size) for size in (20, 3))
+    torch.testing.assert_close(one, many, rtol=0, atol=1e-12)
+    if norm == 2:  # in l-inf all starts end in the same corners
+        assert not torch.equal(one, Attack(norm, steps=5, restarts=2, seed=4)(model, images, labels, 0.2))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_attacked_accuracy_never_falls_below_certified_accuracy(norm: float) -> None:
+    torch.manual_seed(0)
+    extractor = nn.Sequential(
+        nn.Flatten(), orthogonal(nn.Linear(16, 8)), MaxMin(), orthogonal(nn.Linear(8, 4)), UnitCube(3.0)
+    )
+    model = berncert.Classifier(extractor, random_head(np.random.default_rng(0), 4, (2, 2, 2, 2))).double().eval()
+    images = torch.rand(150, 1, 4, 4, dtype=torch.float64)
+    c = berncert.certify(model, images, norm=norm)
+    labels = torch.tensor(c.predicted)
+    labels[::7] = (labels[::7] + 1) % 4  # some are wrong to begin with
+    radii = [*np.quantile(c.radius, [0.0, 0.2, 0.5, 0.8]).tolist(), 0.0, 10.0]
+    attacked = attacked_accuracy(model, images, labels, radii, Attack(norm, steps=10, restarts=2))
+    right = c.predicted == labels.numpy()
+    for radius, share in zip(radii, attacked, strict=True):
+        assert share >= (right & (c.radius >= radius)).mean()
+    assert attacked[4] == right.mean()
+    assert attacked[5] < 0.2  # the attack is worth something
+    order = np.argsort(radii)
+    assert (np.diff(np.array(attacked)[order]) <= 0).all()
+
+
+def test_the_model_comes_back_as_it_was() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    model[1].bias.requires_grad_(False)
+    Attack(steps=2)(model, torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long), 0.1)
+    assert [p.requires_grad for p in model.parameters()] == [True, False]
+    assert all(p.grad is None for p in model.parameters())
+    assert model.training
+
+
+def test_mistakes_are_told() -> None:
+    for wrong in ({"norm": 1}, {"steps": 0}, {"restarts": 0}, {"loss": "hinge"}):
+        with pytest.raises(ValueError, match="expected"):
+            Attack(**wrong)
+    model, images = nn.Flatten(), torch.rand(3, 1, 2, 2)
+    with pytest.raises(ValueError, match="one label for each of 3 images, got 2"):
+        Attack()(model, images, torch.zeros(2, dtype=torch.long), 0.1)
+    with pytest.raises(ValueError, match="radii >= 0"):
+        Attack()(model, images, torch.zeros(3, dtype=torch.long), -0.1)
