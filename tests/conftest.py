@@ -15,6 +15,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         berncert.certify(berncert.SmoothedHead(torch.eye(2, dtype=torch.float64)), [[0.2]])
 
 
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    """Weights and images that torch draws are the same in every run, in any order of the tests."""
+    torch.manual_seed(0)
+
+
 def random_head(
     rng: np.random.Generator, classes: int, degrees: tuple[int, ...], *, bend: float = 1.0
 ) -> berncert.SmoothedHead:

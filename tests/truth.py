@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor import lipschitz_table
+from berncert.extractor.proofs.facts import Layer, apply_rule, find_rule
 
 INF = math.inf
 PLAIN = (1.0, 2.0, INF)
@@ -102,3 +103,15 @@ def assert_smooth_bounded(
                 moved = float(torch.linalg.vector_norm(change, t) / torch.linalg.vector_norm(step, s))
                 assert gains.factor(s, t) >= moved * (1 - 1e-9), f"{module}: from {s} to {t}, pair moved {moved}"
     return assert_matrix_bounded(module, shape, [jacobian(module, x) for x in xs], p)
+
+
+def odd_norm(rng: np.random.Generator) -> float:
+    """One that has to be interpolated."""
+    return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
+
+
+def facts(module: nn.Module, shape: tuple[int, ...]) -> Layer:
+    """What the module's rule says of it."""
+    rule = find_rule(module)
+    assert rule is not None
+    return apply_rule(rule, module, shape)

@@ -19,7 +19,7 @@ from rich.text import Text
 from torch import nn
 
 import berncert
-from berncert.certify.arguments import checked_norm
+from berncert.arguments import checked_norm
 from berncert.progress import Bar
 from berncert.study import plots
 from berncert.study.data import moons

@@ -16,11 +16,6 @@ from berncert.extractor import MaxMin, almost_orthogonal, export, lipschitz_boun
 Make = Callable[[], nn.Module]
 
 
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
 def conv(*args: int, **options: object) -> nn.Conv2d:
     return nn.Conv2d(*args, **options, dtype=torch.float64)
 

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from berncert.certify.arguments import checked_count, checked_images, checked_norm
+from berncert.arguments import checked_count, checked_norm
 from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
 from berncert.certify.exact import certify_features
+from berncert.certify.inputs import checked_images
 from berncert.extractor import LipschitzTable, export, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion

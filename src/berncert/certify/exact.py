@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from berncert.certify.arguments import checked_count, checked_features, checked_norm, checked_tolerance
+from berncert.arguments import checked_count, checked_norm, checked_tolerance
 from berncert.certify.certificate import Certificates, Floats, Status
+from berncert.certify.inputs import checked_features
 from berncert.certify.kernels import search
 from berncert.certify.kernels.problem import Problem, allocate, pose
 from berncert.polynomial import SmoothedHead

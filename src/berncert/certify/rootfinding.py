@@ -14,8 +14,9 @@ import torch
 from scipy.optimize import least_squares
 from scipy.special import expit, softmax
 
-from berncert.certify.arguments import checked_features, checked_norm
+from berncert.arguments import checked_norm
 from berncert.certify.certificate import Estimate, Floats, Ints
+from berncert.certify.inputs import checked_features
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 

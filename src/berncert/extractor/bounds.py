@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from torch import nn
 
+from berncert.arguments import checked_norm
 from berncert.extractor.proofs.facts import RULES, Layer, Rule
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import norms_with
@@ -87,7 +88,7 @@ def lipschitz_table(
     if not isinstance(module, nn.Module):
         raise TypeError(f"expected a torch module, got {type(module).__name__}")
     shape = _checked_shape(input_shape)
-    p = _checked_norm(norm)
+    p = checked_norm(norm)
     rows: list[LipschitzRow] = []
     flow = Flow.image(shape, norms_with(p), unit)
     normal = torch.inference_mode(False)  # column sums are taken as gradients
@@ -144,12 +145,6 @@ def _checked_shape(input_shape: Sequence[int]) -> tuple[int, ...]:
     if not shape or min(shape) < 1:
         raise ValueError(f"expected input_shape like (3, 32, 32), without the batch, got {input_shape!r}")
     return shape
-
-
-def _checked_norm(norm: float) -> float:
-    if isinstance(norm, bool) or not isinstance(norm, int | float) or not norm >= 1:
-        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or math.inf")
-    return float(norm)
 
 
 __all__ = ["Layer", "LipschitzRow", "LipschitzTable", "lipschitz_bound", "lipschitz_table", "register"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from truth import INF, assert_smooth_bounded, jacobian, norm_between
+from truth import INF, assert_smooth_bounded, facts, jacobian, norm_between, odd_norm
 
 from berncert.extractor import (
     GroupSort,
@@ -17,26 +17,10 @@ from berncert.extractor import (
     UnitCube,
     lipschitz_bound,
 )
-from berncert.extractor.proofs.facts import Layer, apply_rule, find_rule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 NORMS = [1, 1.5, 2, 3, INF]
-
-
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
-def odd_norm(rng: np.random.Generator) -> float:
-    return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
-
-
-def facts(module: nn.Module, shape: tuple[int, ...]) -> Layer:
-    rule = find_rule(module)
-    assert rule is not None
-    return apply_rule(rule, module, shape)
 
 
 ACTIVATIONS: dict[str, tuple[nn.Module, float]] = {

@@ -28,11 +28,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even k
 NORMS = [1, 1.5, 2, 3, INF]
 
 
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
 class LouderLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return 10 * super().forward(x)

@@ -32,11 +32,6 @@ from berncert.extractor.proofs.flow import Flow
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
 
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
 def assert_flow_holds(network: nn.Module, images: Tensor) -> float:
     """Of a float32 network and float64 images: size, limits and error; returns the error over its bound, at most."""
     flow = lipschitz_table(network, images.shape[1:], unit=SINGLE).flow

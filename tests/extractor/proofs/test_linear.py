@@ -10,33 +10,17 @@ import pytest
 import torch
 from test_norms import random_conv
 from torch import nn
-from truth import INF, assert_linear_bounded, assert_smooth_bounded
+from truth import INF, assert_linear_bounded, assert_smooth_bounded, facts, odd_norm
 
 from berncert.extractor import (
     Normalise,
     PotentialStep,
     lipschitz_bound,
 )
-from berncert.extractor.proofs.facts import Layer, apply_rule, find_rule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 NORMS = [1, 1.5, 2, 3, INF]
-
-
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
-def odd_norm(rng: np.random.Generator) -> float:
-    return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
-
-
-def facts(module: nn.Module, shape: tuple[int, ...]) -> Layer:
-    rule = find_rule(module)
-    assert rule is not None
-    return apply_rule(rule, module, shape)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1), (4, 4), (3, 20), (20, 3), (12, 12)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from truth import INF, assert_linear_bounded, assert_smooth_bounded, matrix_of
+from truth import INF, assert_linear_bounded, assert_smooth_bounded, matrix_of, odd_norm
 
 from berncert.extractor import (
     lipschitz_bound,
@@ -18,15 +18,6 @@ from berncert.extractor.proofs import linear
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 NORMS = [1, 1.5, 2, 3, INF]
-
-
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
-def odd_norm(rng: np.random.Generator) -> float:
-    return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
 
 
 def random_pools(rng: np.random.Generator) -> list[nn.Module]:

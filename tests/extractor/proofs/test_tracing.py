@@ -14,12 +14,6 @@ from truth import assert_linear_bounded, assert_smooth_bounded
 
 from berncert.extractor import lipschitz_bound
 
-
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
 STEEP = nn.ELU(10.0, inplace=True)  # an in-place step that is missed would be seen in the bound
 
 

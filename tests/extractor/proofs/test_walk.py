@@ -16,12 +16,6 @@ from truth import INF, assert_linear_bounded, assert_smooth_bounded
 
 from berncert.extractor import MaxMin, lipschitz_bound, lipschitz_table
 
-
-@pytest.fixture(autouse=True)
-def fixed_weights() -> None:
-    torch.manual_seed(0)
-
-
 STEEP = nn.ELU(10.0, inplace=True)  # an in-place step that is missed would be seen in the bound
 
 

@@ -1,8 +1,7 @@
-"""What every certifier is given: features of the cube, or images, and a norm."""
+"""What every certifier is given: features of the cube, or images."""
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from torch import Tensor
 
 from berncert.certify.certificate import Floats
 from berncert.polynomial import SmoothedHead
-
-LARGEST_COUNT = 2**62
 
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
@@ -42,43 +39,6 @@ def checked_images(images: Any) -> Tensor:
     if not x.isfinite().all():
         raise ValueError("expected finite pixels, got NaN or infinity")
     return x
-
-
-def checked_norm(norm: Any) -> float:
-    """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
-    if not _is_real(norm) or not norm >= 1:
-        hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
-        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
-    return _as_float(norm)
-
-
-def checked_count(name: str, value: Any) -> int:
-    """A whole number >= 1; anything else is a ValueError."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
-        raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int, at most 2^62")
-    return int(value)
-
-
-def checked_tolerance(tolerance: Any) -> float:
-    """A relative gap in [0, 1); anything else is a ValueError."""
-    if not _is_real(tolerance) or not 0 <= tolerance < 1:
-        raise ValueError(
-            f"expected a tolerance in [0, 1), got {tolerance!r}; it is the relative gap between radius and upper at "
-            "which a proof may stop, e.g. 1e-3"
-        )
-    return float(tolerance)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-
-
-def _as_float(value: Any) -> float:
-    """As float64; a whole number too large for that is infinite for our purposes."""
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf")
 
 
 def _numbers(features: Any, name: str = "features") -> Floats:

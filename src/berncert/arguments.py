@@ -1,0 +1,47 @@
+"""Numbers that users pass in: the p of a norm, a count, a tolerance. Anything else is an error that says what to do."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+LARGEST_COUNT = 2**62
+
+
+def checked_norm(norm: Any) -> float:
+    """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
+    if not _is_real(norm) or not norm >= 1:
+        hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
+        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
+    return _as_float(norm)
+
+
+def checked_count(name: str, value: Any) -> int:
+    """A whole number >= 1; anything else is a ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
+        raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int, at most 2^62")
+    return int(value)
+
+
+def checked_tolerance(tolerance: Any) -> float:
+    """A relative gap in [0, 1); anything else is a ValueError."""
+    if not _is_real(tolerance) or not 0 <= tolerance < 1:
+        raise ValueError(
+            f"expected a tolerance in [0, 1), got {tolerance!r}; it is the relative gap between radius and upper at "
+            "which a proof may stop, e.g. 1e-3"
+        )
+    return float(tolerance)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _as_float(value: Any) -> float:
+    """As float64; a whole number too large for that is infinite for our purposes."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
