@@ -187,6 +187,17 @@ def test_float32_extraction_states_its_loss_and_proves_less(trained: berncert.Cl
     assert (single.radius > 0).mean() > 0.5
 
 
+def test_an_extraction_that_rounds_too_much_proves_nothing_and_says_why() -> None:
+    deep = nn.Sequential(nn.Flatten(), *(nn.Linear(64, 64) for _ in range(12)), nn.Linear(64, 4), nn.Sigmoid()).eval()
+    with torch.no_grad():
+        for layer in deep[1:-1]:
+            layer.weight.mul_(8)
+    model = berncert.Classifier(deep, random_head(np.random.default_rng(0), 3, (1, 1, 1, 1)))
+    c = berncert.certify(model, torch.rand(5, 1, 8, 8), dtype=torch.float32)
+    assert (c.radius == 0).all()
+    assert set(c.status) == {berncert.Status.EXTRACTION}
+
+
 def test_the_batch_size_and_the_form_of_the_images_do_not_matter(trained: berncert.Classifier) -> None:
     images = digits()[0][:30]
     expected = berncert.certify(trained, images, batch_size=30)
@@ -241,7 +252,8 @@ def test_a_model_in_training_is_refused(trained: berncert.Classifier) -> None:
     [
         (torch.full((2, 1, 8, 8), math.nan), "finite pixels"),
         (torch.zeros(8), "images of shape"),
-        (torch.zeros(2, 3, 8, 8), r"does not take an input of shape \(3, 8, 8\)"),
+        (torch.zeros(2, 3, 8, 8), r"images that the extractor takes, got shape \(2, 3, 8, 8\)"),
+        (torch.zeros(1, 8, 8), r"got shape \(1, 8, 8\).*image\[None\]"),
         (torch.zeros(2, 1, 8, 8, dtype=torch.complex64), "real images"),
         ("images", "images"),
     ],

@@ -159,3 +159,39 @@ def test_dtype_and_device_of_the_weights_do_not_matter() -> None:
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             assert lipschitz_bound(network, (1, 4, 4)) == single
+
+
+@pytest.mark.parametrize("name", ["[red]", "[/]", ":smile:", "a" * 200])
+def test_a_name_that_looks_like_markup_is_printed_as_it_is(name: str) -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleDict({name: nn.Linear(2, 2)})
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.parts[name](x)
+
+    printed = str(lipschitz_table(Named(), (2,)))
+    assert f"parts.{name}" in "".join(line.split("│")[1].strip() for line in printed.splitlines() if "│" in line)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, "3", True, [3.0], {2: 1.0}, {(0.5, 2): 1.0}, {(2, 2): math.nan}, {}],
+)
+def test_a_rule_that_gives_anything_else_is_told_what_to_give(wrong: object) -> None:
+    class Mine(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    lipschitz_bound.register(Mine, lambda module, shape: wrong)
+    with pytest.raises(ValueError, match="expected"):
+        lipschitz_bound(Mine(), (2,))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"roundings": -1.0}, {"offset": math.nan}, {"limits": (1, 0)}, {"limits": 3}, {"roundings": "8"}]
+)
+def test_facts_of_a_layer_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="of a Layer"):
+        Layer({(2, 2): 1.0}, **wrong)

@@ -22,6 +22,7 @@ class Status(StrEnum):
     WHOLE_CUBE = "the class holds in the whole cube"
     TIE = "the two best classes cannot be told apart in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
+    EXTRACTION = "the rounding of the extractor uses up the radius: no radius; extract in float64"
     LEAVES_CUBE = (
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )

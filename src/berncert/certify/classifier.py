@@ -91,7 +91,8 @@ def certify(
     sums of products, in any order). Of the proven routes from the norm of the pixels to norms of the features, each row
     takes the one that gives it most. See `ImageCertificates`.
 
-    inputs: (N, d) features in [0, 1], or (N, ...) images: a tensor on any device, an array or nested lists.
+    inputs: (N, d) features in [0, 1], or (N, ...) images in the units that the extractor was made for (whole numbers
+        are taken as they are, 0 to 255, not scaled): a tensor on any device, an array or nested lists.
     norm: the p of the norm, 1 <= p <= inf.
     tolerance: stop when upper - radius <= tolerance * upper.
     max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
@@ -121,6 +122,7 @@ def certify(
     images = checked_images(inputs)
     require_evaluation(model.extractor)
     extractor = _plain(model.extractor, dtype)
+    _try_shape(extractor, images, dtype)
     flow = lipschitz_table(extractor, images.shape[1:], p, unit=UNITS[dtype], progress=progress).flow
     features = _extract(extractor, images, dtype, checked_count("batch_size", batch_size), progress)
     sizes, pixels = _sizes(images), math.prod(images.shape[1:])
@@ -171,7 +173,7 @@ def _in_pixels(
     with np.errstate(all="ignore"):  # a bound or an error that is infinite proves nothing
         left = np.where(np.isfinite(error), np.maximum(reach - 2 * error, 0.0) * DOWN, 0.0)
         radius = np.where(left > 0, left / (bound + growth) * DOWN, 0.0)
-    status[(left == 0) & (reach > 0)] = Status.ROUNDING
+    status[(left == 0) & (reach > 0)] = Status.EXTRACTION
     return ImageCertificates(
         predicted=inner.predicted,
         radius=radius,
@@ -197,6 +199,24 @@ def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:
     return ImageCertificates(**chosen | {"boxes": a.boxes + b.boxes})
 
 
+def _try_shape(extractor: nn.Module, images: Tensor, dtype: torch.dtype) -> None:
+    """An error that says what to do if the extractor does not take images of this shape, or gives no rows."""
+    shape = tuple(images.shape)
+    hint = "one entry of the first axis for each image; a single image is image[None]"
+    try:
+        with torch.no_grad():
+            rows = extractor(torch.zeros(2, *shape[1:], dtype=dtype, device=_device_of(extractor)))
+    except (RuntimeError, ValueError, IndexError) as error:
+        message = str(error).splitlines()[0]
+        raise ValueError(f"expected images that the extractor takes, got shape {shape} ({message}); {hint}") from error
+    if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 2:
+        raise ValueError(f"expected the extractor to give (N, d) features for images of shape {shape}; {hint}")
+
+
+def _device_of(extractor: nn.Module) -> torch.device:
+    return next((t.device for t in (*extractor.parameters(), *extractor.buffers())), torch.device("cpu"))
+
+
 def _plain(extractor: nn.Module, dtype: torch.dtype) -> nn.Module:
     """A copy in this dtype with plain weights: what is bounded is what is run."""
     return export(copy.deepcopy(extractor).to(dtype))
@@ -213,7 +233,7 @@ def _extract(
     extractor: nn.Module, images: Tensor, dtype: torch.dtype, batch_size: int, progress: bool | None
 ) -> Floats:
     """The features of the images, in float64."""
-    device = next((t.device for t in (*extractor.parameters(), *extractor.buffers())), torch.device("cpu"))
+    device = _device_of(extractor)
     parts: list[Tensor] = []
     with torch.no_grad(), _full_precision(), Bar("extracting", total=len(images), progress=progress) as bar:
         for batch in torch.split(images, batch_size):

@@ -269,7 +269,7 @@ def build(
         if type(value) is not type(settings[key]) or (type(value) is int and value < 1):
             expected = {int: "a whole number >= 1", float: "a number", bool: "True or False"}[type(settings[key])]
             raise ValueError(f"expected {key} to be {expected}, got {value!r}")
-    settings, shape = settings | chosen, tuple(map(int, input_shape))
+    settings, shape = settings | chosen, tuple(map(int, input_shape)) if isinstance(input_shape, Sequence) else ()
     if min(shape, default=0) < 1 or (len(shape) != 3 and name != "mlp"):
         raise ValueError(f"expected input_shape (channels, height, width), got {input_shape!r}; mlp takes any shape")
     start, architecture = _STARTS[construction], ARCHITECTURES[name]

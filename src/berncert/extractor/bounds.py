@@ -11,6 +11,7 @@ from typing import Any, overload
 import torch
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
+from rich.text import Text
 from torch import nn
 
 from berncert.arguments import checked_norm
@@ -58,13 +59,14 @@ class LipschitzTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(title=f"proven Lipschitz bound, norm {self.norm:g}: {self.bound:.6g}", title_justify="left")
-        for column, justify in (("step", "left"), ("layer", "left"), ("output", "right")):
-            table.add_column(column, justify=justify)  # type: ignore[arg-type]
-        for column in ("factor", "running"):
+        for column in ("step", "layer"):
+            table.add_column(column, overflow="fold")
+        for column in ("output", "factor", "running"):
             table.add_column(column, justify="right")
         for row in self.rows:
             factor = "" if math.isnan(row.factor) else f"{row.factor:.6g}"
-            table.add_row(row.name, row.layer, "x".join(map(str, row.shape)), factor, f"{row.running:.6g}")
+            # plain text: a module's name may look like markup
+            table.add_row(Text(row.name), Text(row.layer), "x".join(map(str, row.shape)), factor, f"{row.running:.6g}")
         yield table
 
     def __str__(self) -> str:

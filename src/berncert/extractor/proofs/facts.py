@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -33,6 +33,14 @@ class Layer:
     """Whether every entry of f(x) lies between two entries of x."""
     deviation: float = 0.0
     """How far, in norm_2, the layer as torch defines it may be from the Lipschitz function f, rounding aside."""
+
+    def __post_init__(self) -> None:
+        for name in ("offset", "roundings", "magnitude", "deviation"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value >= 0):  # NaN is not
+                raise ValueError(f"expected {name} of a Layer to be a number >= 0, got {value!r}")
+        if not (isinstance(self.limits, tuple) and len(self.limits) == 2 and self.limits[0] <= self.limits[1]):
+            raise ValueError(f"expected limits of a Layer as (least, greatest), got {self.limits!r}")
 
 
 Rule = Callable[[Any, Shape], "Layer | Known | float"]
@@ -76,8 +84,13 @@ def apply_rule(rule: Rule, module: nn.Module, shape: Shape, at_zero: float = 0.0
     if rule in MAPS and len(shape) != 3:
         raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
     said = rule(module, shape)
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        said = {(2.0, 2.0): float(said)}
     if not isinstance(said, Layer):
-        said = Layer(said if isinstance(said, dict) else {(2.0, 2.0): float(said)}, offset=at_zero)  # type: ignore[arg-type]
+        said = Layer(said, offset=at_zero)  # type: ignore[arg-type]
+    pairs = said.known if isinstance(said.known, Mapping) else (None,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"expected a rule to give a number, {{(s, t): number}} or a Layer, got {said.known!r}")
     known = {(float(s), float(t)): float(factor) for (s, t), factor in said.known.items()}
     if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
         raise ValueError(f"expected bounds >= 0, got {dict(said.known)}; a bound that is not a number proves nothing")

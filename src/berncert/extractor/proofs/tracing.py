@@ -85,8 +85,9 @@ def _agree(a: Tensor, b: Tensor) -> bool:
 
 def name_of(node: fx.Node) -> str:
     """What the step is called in tables and errors: as the user named the module, or by what it does."""
-    target = node.target if isinstance(node.target, str) else node.name
-    return target.removeprefix("0.") if node.op == "call_module" and target != "0" else node.name.removeprefix("_0_")
+    if node.op == "call_module":
+        return "the network" if node.target == "0" else str(node.target).removeprefix("0.")
+    return node.name.removeprefix("_0_")
 
 
 def _refuse_shared_in_place(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
