@@ -40,3 +40,12 @@ def test_certificates_cannot_be_changed(certificates: berncert.Certificates) -> 
 
 def test_every_status_explains_itself() -> None:
     assert all(len(status.value.split()) >= 5 for status in berncert.Status)
+
+
+def test_many_rows_print_as_a_summary_and_one_row_in_full(certificates: berncert.Certificates) -> None:
+    printed = repr(certificates)
+    assert len(printed) < 300
+    assert printed.startswith("Certificates(6 rows: radius ")
+    assert sum(int(part.split()[0]) for part in printed.split("; ")[1].split(", ")) == 6
+    assert f"radius={certificates[2].radius!r}" in repr(certificates[2])
+    assert repr(certificates[:0]).startswith("Certificates(no rows;")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -42,8 +43,18 @@ class _Rows:
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        """One row in full; of many how many they are, and what there is to ask them for."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        if np.ndim(values["predicted"]) == 0:
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+        return f"{type(self).__name__}({self._summary()}; each with {', '.join(values)})"
 
-@dataclass(frozen=True, eq=False)
+    def _summary(self) -> str:
+        return f"{len(self)} rows"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificates(_Rows):
     """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
 
@@ -65,8 +76,15 @@ class Certificates(_Rows):
     boxes: Ints
     """How many boxes the proof looked at."""
 
+    def _summary(self) -> str:
+        if not len(self):
+            return "no rows"
+        least, median, greatest = np.quantile(self.radius, [0.0, 0.5, 1.0], method="nearest")
+        ends = ", ".join(f"{count} {status.name}" for status, count in Counter(self.status).most_common())
+        return f"{len(self)} rows: radius {least:.4g} to {greatest:.4g}, median {median:.4g}; {ends}"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageCertificates(Certificates):
     """One proven statement for each image: no image within `radius` changes the class.
 
@@ -89,7 +107,7 @@ class ImageCertificates(Certificates):
     """How far, in `feature_norm`, computed features can be from the true ones: what the arithmetic costs."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(_Rows):
     """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
 
