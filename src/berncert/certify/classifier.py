@@ -256,7 +256,7 @@ def _full_precision() -> Iterator[None]:
 
 
 def _features_of(model: Classifier) -> int:
-    """The number of features, from the extractor's own word or the widths of its last or the head's first layer."""
+    """The number of features, from the extractor's own word or the width of the head's first layer."""
     told = getattr(model.extractor, "dim", None)
     if isinstance(told, int):
         return told

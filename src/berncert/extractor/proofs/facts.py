@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from berncert.extractor.proofs.gains import INF, Known
@@ -74,7 +75,7 @@ def find_rule(module: nn.Module) -> Rule | None:
     for kind in type(module).__mro__:
         if kind in RULES:
             return RULES[kind]
-        if any(callable(value) and name not in HARMLESS for name, value in vars(kind).items() if name != "__class__"):
+        if any(callable(value) and name not in HARMLESS for name, value in vars(kind).items()):
             return None
     return None
 
@@ -110,6 +111,12 @@ def length(values: Tensor | None, copies: int = 1) -> float:
         return 0.0
     values = values.detach().cpu().double()
     return float(values.norm()) * math.sqrt(copies) * (1 + (values.numel() + 8) * UNIT)
+
+
+def placement(module: nn.Module) -> Tensor:
+    """A tensor of the dtype and on the device that the module computes in; float64 if it has none."""
+    tensors = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return next(tensors, torch.zeros((), dtype=torch.float64))
 
 
 def require_finite(**tensors: Tensor | None) -> None:

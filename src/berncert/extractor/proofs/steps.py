@@ -15,7 +15,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from berncert.extractor.proofs.activations import clamp
-from berncert.extractor.proofs.facts import Layer, Shape, apply_rule, find_rule, length, require_finite
+from berncert.extractor.proofs.facts import Layer, Shape, apply_rule, find_rule, length, placement, require_finite
 from berncert.extractor.proofs.flow import WIDER, Flow
 from berncert.extractor.proofs.gains import INF, Gains, copying, everywhere
 from berncert.extractor.proofs.linear import folded_rule, mean_of
@@ -83,8 +83,8 @@ class BatchSize(int):
 class Steps:
     """One step at a time: a layer by its rule, a function by the module it equals, sums and concatenations directly."""
 
-    def __init__(self, root: nn.Module, norms: tuple[float, ...], unit: float) -> None:
-        self.root, self.norms, self.unit = root, norms, unit
+    def __init__(self, root: nn.Module, unit: float) -> None:
+        self.root, self.unit = root, unit
         self.modules = dict(root.named_modules())
 
     def take(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, str, Gains | None]:
@@ -324,8 +324,7 @@ def _refuse_mixing(out: Tensor) -> None:
 
 def _value_at_zero(module: nn.Module, shape: Shape) -> Tensor:
     """A batch of what the module makes of zeros: tells its output's shape, and that the batch is kept apart."""
-    tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
-    like = tensors[0] if tensors else torch.zeros((), dtype=torch.float64)
+    like = placement(module)
     try:
         with torch.no_grad():
             out = module(torch.zeros(BATCH, *shape, dtype=like.dtype, device=like.device))

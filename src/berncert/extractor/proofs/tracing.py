@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from berncert.extractor.proofs.facts import Shape, find_rule
+from berncert.extractor.proofs.facts import Shape, find_rule, placement
 from berncert.extractor.proofs.steps import IN_PLACE, MODULE_OF, MOVES
 
 # modules that may return their input itself, or a view of it
@@ -65,8 +65,7 @@ def trace(root: nn.Module) -> fx.Graph:
 
 def require_same(root: nn.Module, graph: fx.Graph, shape: Shape) -> None:
     """An error if the graph computes something else than the network, or the network not the same twice."""
-    tensors = [t for t in (*root.parameters(), *root.buffers()) if t.is_floating_point()]
-    like = tensors[0] if tensors else torch.zeros((), dtype=torch.float64)
+    like = placement(root)
     image = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)
     with torch.no_grad():
         first, second, traced = (run(image.clone()) for run in (root, root, fx.GraphModule(root, graph)))

@@ -31,7 +31,7 @@ def walk(network: nn.Module, shape: Shape, norms: tuple[float, ...], unit: float
     root = nn.Sequential(network)  # so that a single layer is traced as a layer
     graph = trace(root)
     values: dict[fx.Node, Any] = {}
-    steps = Steps(root, norms, unit)
+    steps = Steps(root, unit)
     last: Any = None
     for node in graph.nodes:
         if node.op == "output":
