@@ -24,18 +24,19 @@ class Bar:
             BarColumn(),
             *([MofNCompleteColumn(), TimeRemainingColumn()] if total else []),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", style="dim"),
             console=console,
         )
-        self._task = self._bar.add_task(label, total=total)
+        self._task = self._bar.add_task(label, total=total, note="")
         self._shown = False
 
-    def update(self, done: int) -> None:
-        """Tell how much is done; cheap enough to call often."""
+    def update(self, done: int, note: str = "") -> None:
+        """Tell how much is done, and what there is to say; cheap enough to call often."""
         if self._wanted and not self._shown and time.monotonic() >= self._due:
             self._bar.start()
             self._shown = True
         if self._shown:
-            self._bar.update(self._task, completed=done)
+            self._bar.update(self._task, completed=done, note=note)
 
     def __enter__(self) -> Self:
         return self

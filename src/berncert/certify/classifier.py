@@ -20,6 +20,7 @@ from berncert.extractor import LipschitzTable, export, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion
 from berncert.extractor.proofs.steps import require_evaluation
+from berncert.extractor.remembered import flow_of
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.progress import Bar
 
@@ -123,7 +124,7 @@ def certify(
     require_evaluation(model.extractor)
     extractor = _plain(model.extractor, dtype)
     _try_shape(extractor, images, dtype)
-    flow = lipschitz_table(extractor, images.shape[1:], p, unit=UNITS[dtype], progress=progress).flow
+    flow = flow_of(model.extractor, extractor, images.shape[1:], p, UNITS[dtype], progress)
     features = _extract(extractor, images, dtype, checked_count("batch_size", batch_size), progress)
     sizes, pixels = _sizes(images), math.prod(images.shape[1:])
     best: ImageCertificates | None = None

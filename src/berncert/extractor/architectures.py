@@ -25,6 +25,13 @@ class Extractor(nn.Module):
         self.description = dict(description)  # plain JSON, every default spelt out
         self.input_shape: tuple[int, ...] = tuple(description["input_shape"])
         self.dim: int = description["dim"]
+        self.proofs: dict[str, Any] = {}  # see remembered.py
+
+    @property
+    def lipschitz_estimate(self) -> float | None:
+        """What the construction aims at, for training; what holds is proven by `lipschitz_bound`. None if nothing."""
+        side, std = self.description["side"], self.description["std"]
+        return None if side is None else 1 / (side * min(std or [1.0]))
 
     def forward(self, image: Tensor) -> Tensor:
         return self.layers(image)  # type: ignore[no-any-return]
@@ -185,6 +192,20 @@ def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
         net.linear(width).activate()
 
 
+def patchnet(net: Net, *, depth: int = 2, width: int = 48, dense: int = 2, hidden: int = 512) -> None:
+    """Patches of 2x2 pixels as channels, three stages of `depth` blocks, each of half the size and `width` more
+    channels, then `dense` hidden layers: little arithmetic for each image, so that it trains on a CPU."""
+    if any(n % 2 for n in net.shape[1:]):
+        raise ValueError(f"expected an even height and width for patchnet, got {net.shape[1:]}; pad or crop the images")
+    net.add(nn.PixelUnshuffle(2), channels=4 * net.shape[0], stride=2)
+    for stage in range(3):
+        net.conv((stage + 1) * width, kernel=1, stride=1 if stage == 0 else 2)
+        for _ in range(depth):
+            net.block((stage + 1) * width)
+    for _ in range(dense):
+        net.linear(hidden).activate()
+
+
 def lipconvnet(net: Net, *, depth: int = 10, width: int = 16) -> None:
     """Singla and Feizi, 2021: five stages, each of depth / 5 convolutions, the last of which halves the map."""
     for stage in range(5):
@@ -240,7 +261,7 @@ def _repeats(depth: int, each: int, rest: int) -> int:
 
 
 ARCHITECTURES: dict[str, Callable[..., None]] = {  # what adds layers to a construction; its keywords are the options
-    "mlp": mlp, "lipconvnet": lipconvnet, "densenet": densenet,
+    "mlp": mlp, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
     "resnet": resnet, "resnet20": partial(resnet, depth=20), "resnet110": partial(resnet, depth=110),
     "wide_resnet": wide_resnet, "wide_resnet10_2": partial(wide_resnet, depth=10, widen=2),
     "wide_resnet28_10": partial(wide_resnet, depth=28, widen=10),

@@ -1,0 +1,179 @@
+"""Checkpoints: one safetensors file with the weights, how the model is built, and what is proven of it.
+
+Nothing in such a file can run code. Its header is JSON that any safetensors reader shows; a checksum of all of it tells
+a file that was cut off or changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from importlib import metadata, resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialise
+from torch import Tensor, nn
+
+from berncert.certify import Classifier
+from berncert.extractor import Extractor, build
+from berncert.extractor.remembered import remember
+from berncert.polynomial import SmoothedHead
+from berncert.study.heads import Head, build_head
+
+FORMAT = "berncert checkpoint 1"
+SHIPPED = resources.files(__package__) / "checkpoints"
+
+
+def save(
+    model: Classifier,
+    path: str | PathLike[str],
+    *,
+    base: Head | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the model; it must be made of parts that tell how they are built: `build`, `build_head`, `SmoothedHead`.
+
+    `base` is the head that was smoothed, kept beside it; `about` is any plain JSON: how the model came to be.
+    """
+    description = {
+        "extractor": _described(model.extractor, Extractor),
+        "head": _smoothed_shape(model.head) if isinstance(model.head, SmoothedHead) else _described(model.head, Head),
+        "base": None if base is None else _described(base, Head),
+        "proofs": remember(model.extractor),
+        "about": dict(about or {}),
+    }
+    parts: dict[str, nn.Module] = {"extractor": model.extractor, "head": model.head}
+    tensors = _tensors(parts if base is None else parts | {"base": base})
+    write(path, tensors, FORMAT, description)
+
+
+def load(path: str | PathLike[str], *, base: bool = False) -> Classifier:
+    """The classifier in that file, in evaluation mode; or one that comes with the package: "digits", "mnist".
+
+    Its outputs are those of the model that was saved. `base` gives the head as it was before smoothing.
+    """
+    tensors, description = read(_found(path), FORMAT)
+    name = "base" if base else "head"
+    if description[name] is None:
+        raise ValueError(f"expected a checkpoint with its base head, got {path}, which keeps only the one in use")
+    try:
+        extractor = build(**description["extractor"])
+        extractor.load_state_dict(under("extractor.", tensors))
+        head = _built_head(description[name], under(f"{name}.", tensors))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        message = f"expected a checkpoint that this version of berncert can build, got {path}: {error}"
+        raise ValueError(message) from error
+    extractor.proofs = description["proofs"]
+    return Classifier(extractor, head).eval()
+
+
+def _built_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+    if "coefficients" in description:
+        return SmoothedHead(tensors["coefficients"])
+    head = build_head(**description)
+    head.load_state_dict(tensors)
+    return head
+
+
+def describe(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint says of itself: extractor, head, base, proofs, about."""
+    return read(_found(path), FORMAT)[1]
+
+
+def shipped() -> tuple[str, ...]:
+    """The checkpoints that come with the package."""
+    files = SHIPPED.iterdir() if SHIPPED.is_dir() else ()
+    return tuple(sorted(file.name.removesuffix(".safetensors") for file in files if file.name.endswith(".safetensors")))
+
+
+def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]) -> None:
+    """Tensors and plain JSON as one file, at once or not at all: an old one stays until all of the new one is there."""
+    path = Path(path)
+    told = json.dumps(description, sort_keys=True)
+    values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    header = {"format": kind, "description": told, "sha256": _digest(values, kind, told)}
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(serialise(values, metadata=header))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write` wrote; a file that is cut off, changed, or of another kind is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != kind:
+                found = header.get("format", "a safetensors file without one")
+                raise ValueError(f"expected a file of the format {kind!r}, got {path}: {found}")
+            names = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+    except SafetensorError as error:
+        raise ValueError(
+            f"expected a whole safetensors file, got {path}, which is cut off or something else ({error}); get it again"
+        ) from error
+    told = header.get("description", "")
+    if header.get("sha256") != _digest(tensors, kind, told):
+        raise ValueError(f"expected the content that was saved, got {path}, which was changed since; get it again")
+    return tensors, json.loads(told)
+
+
+def _digest(tensors: Mapping[str, Tensor], kind: str, told: str) -> str:
+    digest = hashlib.sha256(f"{kind}\n{told}\n".encode())
+    for key in sorted(tensors):
+        value = tensors[key]
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _found(path: str | PathLike[str]) -> Path:
+    if Path(path).is_file():
+        return Path(path)
+    if Path(path).is_dir():
+        raise ValueError(f"expected a checkpoint file, got the folder {path}; name the file in it: model.safetensors")
+    if str(path) in shipped():
+        return Path(str(SHIPPED / f"{path}.safetensors"))
+    raise FileNotFoundError(
+        f"expected the path of a checkpoint, or one that comes with the package ({', '.join(shipped()) or 'none'}), "
+        f"got {str(path)!r}, which is neither"
+    )
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose name begins so, without the beginning."""
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+
+
+def _tensors(parts: Mapping[str, nn.Module]) -> dict[str, Tensor]:
+    return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+
+
+def _described(part: nn.Module, kind: type[Extractor] | type[Head]) -> dict[str, Any]:
+    if not isinstance(part, kind):
+        maker = "berncert.extractor.build" if kind is Extractor else "berncert.study.heads.build_head"
+        raise TypeError(
+            f"expected a part that tells how it is built ({kind.__name__}), got {type(part).__name__}; make it with "
+            f"{maker}, or keep your own module with torch.save"
+        )
+    return part.description
+
+
+def _smoothed_shape(head: SmoothedHead) -> dict[str, Any]:
+    return {"coefficients": list(head.coefficients.shape)}
+
+
+def version() -> str:
+    """Of this package, as installed."""
+    return metadata.version("berncert")

@@ -1,0 +1,76 @@
+"""Heads to train: from features in [0,1]^dim to logits in the units of the pixels, where the extractor allows it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from berncert.polynomial import SmoothedHead, smooth
+
+
+class Head(nn.Module):
+    """A head that remembers how it was built: `build_head(**description)` builds it again."""
+
+    def __init__(self, layers: nn.Module, description: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.layers = layers
+        self.description = dict(description)  # plain JSON
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.layers(features)  # type: ignore[no-any-return]
+
+
+def identity(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+    """logits = scale * (features - 1/2), nothing to train: the features themselves are the logits."""
+    if dim != classes:
+        raise ValueError(f"expected dim = {classes}, as many features as classes, with the identity head, got {dim}")
+    return affine(dim, classes, scale, width, degree).requires_grad_(False)
+
+
+def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+    """A trained linear layer, that starts as the identity or as unit vectors in random directions, times the scale."""
+    layer = nn.Linear(dim, classes)
+    with torch.no_grad():
+        rows = torch.eye(classes, dim) if dim >= classes else nn.functional.normalize(torch.randn(classes, dim))
+        layer.weight.copy_(scale * rows)
+        layer.bias.copy_(-layer.weight.sum(dim=1) / 2)  # 0 in the middle of the cube
+    return layer
+
+
+def mlp(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+    """One hidden layer."""
+    return nn.Sequential(nn.Linear(dim, width), nn.Tanh(), nn.Linear(width, classes))
+
+
+def polynomial(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+    """Bernstein coefficients that are trained themselves and start as those of the affine head: it can bend."""
+    start = smooth(affine(dim, classes, scale, width, degree), dim, degree)
+    return SmoothedHead(nn.Parameter(start.coefficients))
+
+
+HEADS: dict[str, Callable[..., nn.Module]] = {
+    "identity": identity, "affine": affine, "mlp": mlp, "polynomial": polynomial,
+}  # fmt: skip
+
+
+def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> Head:
+    """The head of this kind; `scale` undoes the extractor's division by the side of its cube."""
+    if kind not in HEADS:
+        raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}")
+    if not (classes >= 2 and dim >= 1 and 0 < scale < math.inf):
+        raise ValueError(f"expected classes >= 2, dim >= 1, scale > 0, got {classes}, {dim}, {scale}")
+    description = {"kind": kind, "dim": dim, "classes": classes, "scale": scale, "width": width, "degree": degree}
+    return Head(HEADS[kind](dim, classes, scale, width, degree), description)
+
+
+def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
+    """The Bernstein polynomial of the head's degree that takes its place: float64, or for training as it is."""
+    if isinstance(head.layers, SmoothedHead):
+        return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double())
+    dim, degree = head.description["dim"], head.description["degree"]
+    return smooth(head if differentiable else copy.deepcopy(head).double(), dim, degree, differentiable=differentiable)

@@ -1,0 +1,245 @@
+"""The loop: batches of images, a loss, a step; after each epoch a look at test images, a line of log, a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from berncert.certify import Classifier
+from berncert.extractor import build, export
+from berncert.polynomial import SmoothedHead
+from berncert.progress import Bar
+from berncert.study import data
+from berncert.study.checkpoint import load, save, version
+from berncert.study.data import Dataset
+from berncert.study.heads import Head, build_head, smoothed
+from berncert.study.recipes import Recipe, TrainingSettings
+from berncert.study.training.objectives import head_of, outcome, proven_estimate, reach_of
+from berncert.study.training.schedules import SCHEDULES, augmented, grown
+from berncert.study.training.state import MODEL, STATE, Average, State, claim, write_log
+
+LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
+EVALUATION_BATCH = 500
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": lambda parameters, settings: torch.optim.Adam(
+        parameters, settings.lr, betas=(0.9, 0.99), weight_decay=settings.weight_decay
+    ),
+    "sgd": lambda parameters, settings: torch.optim.SGD(
+        parameters, settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
+    ),
+}
+
+
+def train(
+    recipe: Recipe,
+    folder: str | PathLike[str],
+    *,
+    data_dir: str | PathLike[str] | None = None,
+    device: torch.device | str | None = None,
+    progress: bool | None = None,
+    on_epoch: Callable[[dict[str, float]], None] | None = None,
+) -> Classifier:
+    """Train by the recipe, in that folder; where a run of the same recipe was cut off, go on from its last epoch.
+
+    The result is the smoothed classifier, also in `model.safetensors` together with the base head (`berncert.load`);
+    `log.tsv` has a line for each epoch. On the same machine with the same number of threads a run that was cut off ends
+    in the same weights as one that was not. `on_epoch` is told each line of the log.
+    """
+    folder = Path(folder)
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if recipe.training.precision == "bfloat16" and device.type != "cuda":
+        raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
+    with claim(folder, recipe), torch.random.fork_rng():
+        training = data.load(recipe.data.dataset, "train", data_dir=data_dir, limit=recipe.data.train_limit)
+        test = data.load(recipe.data.dataset, "test", data_dir=data_dir, limit=recipe.data.test_limit)
+        state = _start(recipe, training, device)
+        if (folder / STATE).is_file():
+            state.restore(folder / STATE)
+        while state.epoch < recipe.training.epochs:
+            row = _epoch(recipe, state, training, device, progress)
+            kept = _kept(state)
+            row |= _look(recipe, kept, test, device)
+            state.epoch += 1
+            state.log.append(row)
+            state.save(folder / STATE, recipe)
+            _save(kept, folder / MODEL, recipe, training, state)
+            write_log(folder, state.log)
+            if on_epoch is not None:
+                on_epoch(row)
+        if not (folder / MODEL).is_file():
+            _save(_kept(state), folder / MODEL, recipe, training, state)
+        return load(folder / MODEL)
+
+
+def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:
+    """The untrained model, from the recipe's seed."""
+    settings = recipe.model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)
+        extractor = build(
+            settings.architecture, input_shape, settings.dim, construction=settings.construction, side=settings.side,
+            mean=settings.mean, std=settings.std, **settings.options,
+        )  # fmt: skip
+        scale = 1 / (extractor.lipschitz_estimate or 1.0)
+        head = build_head(
+            settings.head, settings.dim, classes, scale=scale, width=settings.head_width, degree=settings.degree
+        )
+    return Classifier(extractor, head)
+
+
+def smoothed_classifier(model: Classifier) -> Classifier:
+    """What is certified: the same extractor, the head replaced by its polynomial."""
+    assert isinstance(model.head, Head)
+    return Classifier(model.extractor, smoothed(model.head)).eval()
+
+
+class Tally(NamedTuple):
+    """Sums over the images seen in this epoch."""
+
+    loss: float = 0.0
+    right: int = 0
+    proven: int = 0
+    looked: int = 0
+    seen: int = 0
+
+    def rates(self) -> dict[str, float]:
+        """Loss, accuracy, and the certified accuracy as estimated, on the training images as they were used."""
+        return {
+            "loss": self.loss / max(1, self.seen),
+            "accuracy": self.right / max(1, self.seen),
+            "certified_estimate": self.proven / self.looked if self.looked else math.nan,
+        }
+
+
+def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
+    """Before the first step."""
+    model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
+    if recipe.training.objective == "certified":
+        reach_of(model, 0.0)  # or an error before anything is done
+    if any(isinstance(part, nn.Conv2d) for part in model.modules()):
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    average = Average(model, recipe.training.ema) if recipe.training.ema else None
+    return State(model, OPTIMIZERS[recipe.training.optimizer](wanted, recipe.training), average)
+
+
+def _epoch(
+    recipe: Recipe, state: State, training: Dataset, device: torch.device, progress: bool | None
+) -> dict[str, float]:
+    """One pass over the training images; all that is random in it follows from the seed and its number."""
+    settings, model, began = recipe.training, state.model, time.perf_counter()
+    chance = torch.Generator().manual_seed(settings.seed * 1_000_003 + state.epoch)
+    torch.manual_seed(settings.seed * 1_000_003 + state.epoch)  # for layers that draw numbers of their own
+    batches = math.ceil(len(training) / settings.batch_size)
+    tally, radius, lr = Tally(), 0.0, 0.0
+    model.train()
+    label = f"epoch {state.epoch + 1} of {settings.epochs}"
+    with Bar(label, total=len(training), progress=progress) as bar:
+        for index, (images, labels) in enumerate(_batches(recipe, training, device, chance)):
+            done = (state.epoch + index / batches) / settings.epochs
+            radius = settings.radius * grown(done, settings.radius_warmup)
+            lr = settings.lr * SCHEDULES[settings.schedule](done, settings.lr_warmup)
+            tally = _step(settings, state, model, images, labels, radius, lr, chance, tally, index)
+            bar.update(tally.seen, _note(tally, began))
+    seconds = time.perf_counter() - began
+    row = {"epoch": state.epoch + 1, **tally.rates(), "radius": radius, "lr": lr}
+    return row | {"seconds": seconds, "images_per_second": tally.seen / seconds}
+
+
+def _step(
+    settings: TrainingSettings, state: State, model: Classifier, images: Tensor, labels: Tensor, radius: float,
+    lr: float, chance: torch.Generator, tally: Tally, index: int,
+) -> Tally:  # fmt: skip
+    """One batch: loss, gradient, step."""
+    for group in state.optimizer.param_groups:
+        group["lr"] = lr
+    result = outcome(settings, model, images, labels, radius, chance)
+    if not math.isfinite(value := float(result.loss.detach())):
+        raise FloatingPointError(
+            f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature"
+        )
+    state.optimizer.zero_grad(set_to_none=True)
+    result.loss.backward()  # type: ignore[no-untyped-call]
+    state.optimizer.step()
+    if state.average is not None:
+        state.average.update(model)
+    looked = proven = 0
+    if index % LOOK_EVERY == 0 and isinstance(result.head, SmoothedHead) and _reaches(model):
+        looked, features = len(labels), result.features.detach()
+        proven = int(proven_estimate(result.head, features, labels, reach_of(model, settings.radius)).sum())
+    right, count = int(result.right.sum()), len(labels)
+    return Tally(
+        tally.loss + value * count,
+        tally.right + right,
+        tally.proven + proven,
+        tally.looked + looked,
+        tally.seen + count,
+    )
+
+
+def _batches(
+    recipe: Recipe, training: Dataset, device: torch.device, chance: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    order = torch.randperm(len(training), generator=chance)
+    for rows in torch.split(order, recipe.training.batch_size):
+        images = augmented(training.images[rows], recipe.data.crop, recipe.data.flip, chance)
+        if images.ndim == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        yield images.to(device), training.labels[rows].to(device)
+
+
+def _note(tally: Tally, began: float) -> str:
+    rates = tally.rates()
+    speed = tally.seen / (time.perf_counter() - began)
+    proven = "" if math.isnan(rates["certified_estimate"]) else f", certified ~{rates['certified_estimate']:.1%}"
+    return f"loss {rates['loss']:.3f}, right {rates['accuracy']:.1%}{proven}, {speed:,.0f} images/s"
+
+
+def _kept(state: State) -> Classifier:
+    """The model as it would be kept now: with the mean of its weights, if one is taken."""
+    if state.average is None:
+        return state.model
+    kept = copy.deepcopy(state.model)
+    kept.load_state_dict(state.average.values)
+    return kept
+
+
+@torch.no_grad()
+def _look(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
+    """Accuracy and estimated certified accuracy on test images: for the log, nothing is chosen by it."""
+    model.eval()
+    extractor, head = export(model.extractor), head_of(model, "smoothed")
+    right = proven = 0
+    for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
+        labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))
+        right += int((head(features).argmax(dim=1) == labels).sum())
+        if _reaches(model):
+            proven += int(proven_estimate(head, features, labels, reach_of(model, recipe.training.radius)).sum())
+    share = proven / len(test) if _reaches(model) else math.nan
+    return {"test_accuracy": right / len(test), "test_certified_estimate": share}
+
+
+def _reaches(model: Classifier) -> bool:
+    return getattr(model.extractor, "lipschitz_estimate", None) is not None
+
+
+def _save(model: Classifier, path: Path, recipe: Recipe, training: Dataset, state: State) -> None:
+    about = {
+        "recipe": recipe.as_dict(),
+        "data": {"name": training.name, "part": training.part, "images": len(training), "files": dict(training.files)},
+        "classes": list(training.classes),
+        "epochs": state.epoch,
+        "versions": {"berncert": version(), "torch": torch.__version__},
+        "threads": torch.get_num_threads(),
+    }
+    assert isinstance(model.head, Head)
+    save(smoothed_classifier(model), path, base=model.head, about=about)

@@ -1,0 +1,130 @@
+"""A training's folder: the recipe, the log, the model so far, and the state that a killed run goes on from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from filelock import FileLock, Timeout
+from torch import nn
+
+from berncert.certify import Classifier
+from berncert.study.checkpoint import read, under, write
+from berncert.study.recipes import Recipe
+
+FORMAT = "berncert training state 1"
+STATE, MODEL, LOG, RECIPE = "state.safetensors", "model.safetensors", "log.tsv", "recipe.json"
+
+
+class Average:
+    """The running mean of a model's weights, with a decay that grows to its final value."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.steps = decay, 0
+        self.values = {key: value.detach().clone() for key, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """One more step."""
+        self.steps += 1
+        keep = min(self.decay, self.steps / (self.steps + 10))
+        for key, value in model.state_dict().items():
+            if value.is_floating_point():
+                self.values[key].lerp_(value, 1 - keep)
+            else:
+                self.values[key].copy_(value)
+
+
+@dataclass
+class State:
+    """All that the next step depends on, beside the recipe."""
+
+    model: Classifier
+    optimizer: torch.optim.Optimizer
+    average: Average | None = None
+    epoch: int = 0
+    log: list[dict[str, float]] = field(default_factory=list)
+
+    def save(self, path: Path, recipe: Recipe) -> None:
+        """At once or not at all."""
+        tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
+        for index, values in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
+        if self.average is not None:
+            tensors |= {f"average.{key}": value for key, value in self.average.values.items()}
+        steps = 0 if self.average is None else self.average.steps
+        about = {"epoch": self.epoch, "average_steps": steps, "log": self.log, "recipe": recipe.as_dict()}
+        write(path, tensors, FORMAT, about)
+
+    def restore(self, path: Path) -> Self:
+        """As it was when it was saved."""
+        tensors, about = read(path, FORMAT)
+        self.model.load_state_dict(under("model.", tensors))
+        optimizer = self.optimizer.state_dict()
+        for key, value in under("optimizer.", tensors).items():
+            index, name = key.split(".", 1)
+            optimizer["state"].setdefault(int(index), {})[name] = value
+        self.optimizer.load_state_dict(optimizer)
+        if self.average is not None:
+            for key, value in under("average.", tensors).items():
+                self.average.values[key].copy_(value)
+            self.average.steps = about["average_steps"]
+        self.epoch, self.log = about["epoch"], about["log"]
+        return self
+
+
+def claim(folder: Path, recipe: Recipe) -> FileLock:
+    """The folder, for this recipe and this process alone; one that holds another training is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        message = f"expected a folder that no other training is writing to, got {folder}; wait for that one"
+        raise ValueError(message) from None
+    except OSError as error:
+        raise ValueError(f"expected a folder that can be written to, got {folder}: {error}") from error
+    wanted = json.loads(json.dumps(recipe.as_dict()))
+    path = folder / RECIPE
+    if path.is_file():
+        found = json.loads(path.read_text("utf-8"))
+        if found != wanted:
+            lock.release()
+            raise ValueError(
+                f"expected a new folder or one of the same training, got {folder}, which differs in "
+                f"{', '.join(differences(found, wanted))}; choose another folder, or delete that one to start again"
+            )
+    else:
+        write_text(path, json.dumps(wanted, indent=2) + "\n")
+    return lock
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> list[str]:
+    """The settings in which two recipes differ, with both values."""
+    found: list[str] = []
+    for key in sorted({*a, *b}):
+        x, y = a.get(key), b.get(key)
+        if isinstance(x, Mapping) and isinstance(y, Mapping):
+            found += differences(x, y, f"{under}{key}.")
+        elif x != y:
+            found.append(f"{under}{key} ({x!r} there, {y!r} here)")
+    return found
+
+
+def write_log(folder: Path, log: list[dict[str, float]]) -> None:
+    """One line for each epoch, in full precision."""
+    if log:
+        rows = ["\t".join(log[0]), *("\t".join(f"{value!r}" for value in row.values()) for row in log)]
+        write_text(folder / LOG, "\n".join(rows) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """At once or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, "utf-8")
+    os.replace(partial, path)
