@@ -3,6 +3,7 @@
 from berncert.certify import Certificates, Classifier, Estimate, ImageCertificates, Status, certify, estimate
 from berncert.extractor import lipschitz_bound, lipschitz_table
 from berncert.polynomial import SmoothedHead, smooth
+from berncert.study.checkpoint import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "estimate",
     "lipschitz_bound",
     "lipschitz_table",
+    "load",
     "smooth",
 ]

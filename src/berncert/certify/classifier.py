@@ -124,7 +124,7 @@ def certify(
     require_evaluation(model.extractor)
     extractor = _plain(model.extractor, dtype)
     _try_shape(extractor, images, dtype)
-    flow = flow_of(model.extractor, extractor, images.shape[1:], p, UNITS[dtype], progress)
+    flow = proven_flow(model.extractor, images.shape[1:], p, dtype=dtype, plain=extractor, progress=progress)
     features = _extract(extractor, images, dtype, checked_count("batch_size", batch_size), progress)
     sizes, pixels = _sizes(images), math.prod(images.shape[1:])
     best: ImageCertificates | None = None
@@ -136,6 +136,15 @@ def certify(
         best = found if best is None else _better(best, found)
     assert best is not None
     return best
+
+
+def proven_flow(
+    extractor: nn.Module, input_shape: Sequence[int], norm: float = 2, *, dtype: torch.dtype = torch.float64,
+    plain: nn.Module | None = None, progress: bool | None = None,
+) -> Flow:  # fmt: skip
+    """All that is proven of an extractor as it is run in this dtype; an `Extractor` remembers it."""
+    plain = _plain(extractor, dtype) if plain is None else plain
+    return flow_of(extractor, plain, input_shape, norm, UNITS[dtype], progress)
 
 
 def _routes(flow: Flow, p: float, dim: int) -> list[float]:

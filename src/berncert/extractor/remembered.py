@@ -15,7 +15,7 @@ from torch import nn
 from berncert.extractor.architectures import Extractor
 from berncert.extractor.bounds import lipschitz_table
 from berncert.extractor.proofs.flow import Flow
-from berncert.extractor.proofs.gains import Gains
+from berncert.extractor.proofs.gains import Gains, norms_with
 
 PLAIN = (bool, int, float, str, NoneType, tuple)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -29,7 +29,7 @@ def flow_of(
     if mark is None:
         return lipschitz_table(plain, shape, norm, unit=unit, progress=progress).flow
     assert isinstance(extractor, Extractor)
-    question = f"shape {tuple(shape)}, norm {norm!r}, unit {unit!r}"
+    question = f"shape {tuple(shape)}, norms {norms_with(norm)}, unit {unit!r}"
     if extractor.proofs.get("fingerprint") != mark:
         extractor.proofs = {"fingerprint": mark, "answers": {}}
     answers = extractor.proofs["answers"]
@@ -80,17 +80,14 @@ def _facts(part: nn.Module) -> str | None:
 
 
 def _as_json(flow: Flow) -> dict[str, Any]:
-    return {
-        "shape": list(flow.shape),
-        "norms": list(flow.gains.norms),
-        "factors": flow.gains.factors.tolist(),
-        "size": flow.size.tolist(),
-        "error": flow.error.tolist(),
-        "limits": list(flow.limits),
-    }
+    """Numbers as text: JSON has no infinity."""
+    facts = {"norms": flow.gains.norms, "factors": flow.gains.factors.ravel(), "size": flow.size, "error": flow.error}
+    numbers = {name: [repr(float(value)) for value in values] for name, values in facts.items()}
+    return {"shape": list(flow.shape), **numbers, "limits": [repr(float(value)) for value in flow.limits]}
 
 
 def _from_json(told: Mapping[str, Any]) -> Flow:
-    gains = Gains(tuple(told["norms"]), np.array(told["factors"]))
-    size, error = np.array(told["size"]), np.array(told["error"])
-    return Flow(tuple(told["shape"]), gains, size, error, (told["limits"][0], told["limits"][1]))
+    facts = {name: np.array(told[name], dtype=float) for name in ("norms", "factors", "size", "error", "limits")}
+    norms, (low, high) = tuple(facts["norms"].tolist()), facts["limits"].tolist()
+    gains = Gains(norms, facts["factors"].reshape(len(norms), -1))
+    return Flow(tuple(told["shape"]), gains, facts["size"], facts["error"], (low, high))

@@ -1,7 +1,7 @@
 """Recipes: all that decides a training, in one small TOML file; each setting is defined once, here.
 
-A recipe has three sections, `data`, `model` and `training`. Their settings have different names, so that one can be
-changed without telling its section: `load_recipe("mnist", epochs=3, width=128)`.
+A recipe has three sections, `data`, `model` and `training`, and may extend another. Settings have different names, so
+that one can be changed without telling its section: `load_recipe("mnist", epochs=3, width=128)`.
 """
 
 from __future__ import annotations
@@ -178,12 +178,22 @@ def recipe_names() -> tuple[str, ...]:
 
 
 def load_recipe(name: str | PathLike[str], **changes: Any) -> Recipe:
-    """The recipe of that name (one of `recipe_names`), or in the TOML file at that path, with some settings changed."""
+    """The recipe of that name (one of `recipe_names`), or in the TOML file at that path, with some settings changed.
+
+    A file that says `extends = "mnist"` starts from that recipe.
+    """
+    return Recipe.from_dict(_entries(name, ()), Path(name).stem).change(**changes)
+
+
+def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any]:
+    """What the file says, on top of what it extends."""
     path = Path(name)
+    if str(name) in above:
+        raise ValueError(f"expected a recipe that does not extend itself, got {' -> '.join((*above, str(name)))}")
     if str(name) in recipe_names():
-        text, stem = (resources.files(__package__) / f"{name}.toml").read_text("utf-8"), str(name)
+        text = (resources.files(__package__) / f"{name}.toml").read_text("utf-8")
     elif path.is_file():
-        text, stem = path.read_text("utf-8"), path.stem
+        text = path.read_text("utf-8")
     else:
         raise ValueError(
             f"expected one of the recipes {', '.join(recipe_names())}, or the path of a TOML file, got {str(name)!r}"
@@ -193,7 +203,16 @@ def load_recipe(name: str | PathLike[str], **changes: Any) -> Recipe:
         entries = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"expected a TOML file, got {str(name)!r}, which is none: {error}") from error
-    return Recipe.from_dict(entries, stem).change(**changes)
+    start = entries.pop("extends", None)
+    return entries if start is None else _merged(_entries(start, (*above, str(name))), entries)
+
+
+def _merged(start: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged, everything else is replaced."""
+    both = {
+        k: _merged(start[k], v) for k, v in changes.items() if isinstance(v, dict) and isinstance(start.get(k), dict)
+    }
+    return {**start, **changes, **both}
 
 
 def parse_change(text: str) -> tuple[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.certify import Classifier
+from berncert.certify.classifier import proven_flow
 from berncert.extractor import build, export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
@@ -23,8 +24,9 @@ from berncert.study.data import Dataset
 from berncert.study.heads import Head, build_head, smoothed
 from berncert.study.recipes import Recipe, TrainingSettings
 from berncert.study.training.objectives import head_of, outcome, proven_estimate, reach_of
+from berncert.study.training.picture import training_figure
 from berncert.study.training.schedules import SCHEDULES, augmented, grown
-from berncert.study.training.state import MODEL, STATE, Average, State, claim, write_log
+from berncert.study.training.state import MODEL, PICTURE, STATE, Average, State, claim, write_log
 
 LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
 EVALUATION_BATCH = 500
@@ -51,8 +53,8 @@ def train(
     """Train by the recipe, in that folder; where a run of the same recipe was cut off, go on from its last epoch.
 
     The result is the smoothed classifier, also in `model.safetensors` together with the base head (`berncert.load`);
-    `log.tsv` has a line for each epoch. On the same machine with the same number of threads a run that was cut off ends
-    in the same weights as one that was not. `on_epoch` is told each line of the log.
+    `log.tsv` has a line for each epoch, `log.png` is a picture of it. On the same machine, with the same number of
+    threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line.
     """
     folder = Path(folder)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -75,8 +77,11 @@ def train(
             write_log(folder, state.log)
             if on_epoch is not None:
                 on_epoch(row)
-        if not (folder / MODEL).is_file():
-            _save(_kept(state), folder / MODEL, recipe, training, state)
+        kept = _kept(state).eval()
+        proven_flow(kept.extractor, training.images.shape[1:], progress=progress)  # to be stored with the model
+        _save(kept, folder / MODEL, recipe, training, state)
+        title = f"{recipe.name}: {recipe.training.objective} training"
+        training_figure(state.log, title).savefig(folder / PICTURE, dpi=120)
         return load(folder / MODEL)
 
 

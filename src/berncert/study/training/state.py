@@ -18,7 +18,8 @@ from berncert.study.checkpoint import read, under, write
 from berncert.study.recipes import Recipe
 
 FORMAT = "berncert training state 1"
-STATE, MODEL, LOG, RECIPE = "state.safetensors", "model.safetensors", "log.tsv", "recipe.json"
+STATE, MODEL, RECIPE = "state.safetensors", "model.safetensors", "recipe.json"
+LOG, PICTURE = "log.tsv", "log.png"
 
 
 class Average:

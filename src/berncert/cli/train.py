@@ -1,0 +1,99 @@
+"""`berncert train`: every setting of a recipe is a flag, made from where it is defined."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, recipe_names
+from berncert.study.training import train
+from berncert.study.training.state import MODEL
+
+COLUMNS = {  # of the log -> heading, form
+    "epoch": ("epoch", "{:.0f}"),
+    "loss": ("   loss", "{:.4f}"),
+    "accuracy": (" right", "{:.1%}"),
+    "certified_estimate": ("certified ~", "{:.1%}"),
+    "test_accuracy": ("test: right", "{:.1%}"),
+    "test_certified_estimate": ("certified ~", "{:.1%}"),
+    "seconds": ("seconds", "{:.1f}"),
+    "images_per_second": ("images/s", "{:,.0f}"),
+}
+EXAMPLES = """\
+examples:
+  berncert train digits
+  berncert train mnist --data-dir ~/data --out runs/mnist
+  berncert train mnist --radius 1.58 --temperature 0.25 --option width=512 --out runs/mnist-wide
+  berncert train my-recipe.toml               a file that may say: extends = "mnist"
+
+A training that was cut off goes on when the same command is run again. certified ~ is an estimate on the fly (exact for
+the identity and affine heads, but for rounding); what holds is proven by certify.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The recipe, where to write, and a flag for each setting."""
+    parser.usage = "berncert train RECIPE [--out DIR] [--data-dir DIR] [settings]"
+    parser.description = "Train a model by a recipe. Each setting has a flag; without it the recipe's value is taken."
+    recipes = "\n".join(f"  {name:<20} {load_recipe(name).about}" for name in recipe_names())
+    parser.epilog = f"recipes:\n{recipes}\n\n{EXAMPLES}"
+    parser.add_argument("recipe", metavar="RECIPE", help="one of those below, or a TOML file")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the training (runs/RECIPE)")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)"
+    )
+    parser.add_argument("--device", help="cpu, cuda, ... (a GPU if there is one)")
+    parser.add_argument("--threads", type=int, metavar="N", help="for torch, on the CPU (its own choice)")
+    for section, kind in SECTIONS.items():
+        group = parser.add_argument_group(f"settings: {section}", (kind.__doc__ or "").strip())
+        for entry in fields(kind):
+            if entry.name == "options":
+                group.add_argument(
+                    "--option", action="append", default=[], metavar="KEY=VALUE", help="of the architecture: width=128"
+                )
+                continue
+            choices = entry.metadata["choices"]
+            about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
+            flag = f"--{entry.name.replace('_', '-')}"
+            group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train, a line for each epoch."""
+    import torch
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    recipe = load_recipe(arguments.recipe, **_changes(arguments))
+    folder = arguments.out or Path("runs") / recipe.name
+    console = Console()
+    _announce(console, recipe, folder)
+    console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold", highlight=False, soft_wrap=True)
+
+    def line(row: dict[str, float]) -> None:
+        cells = (
+            ("" if math.isnan(row[name]) else form.format(row[name])).rjust(len(heading))
+            for name, (heading, form) in COLUMNS.items()
+        )
+        console.print("  ".join(cells), highlight=False, soft_wrap=True)
+
+    train(recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=line)
+    path = folder / MODEL
+    console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})", highlight=False, soft_wrap=True)
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings given as flags, read as in a TOML file."""
+    given = [f"{name}={value}" for name in OWNER if (value := getattr(arguments, name, None)) is not None]
+    return dict(map(parse_change, given + arguments.option))
+
+
+def _announce(console: Console, recipe: Recipe, folder: Path) -> None:
+    told = recipe.training
+    work = f"{told.objective} training of {recipe.model.architecture} on {recipe.data.dataset}, {told.epochs} epochs"
+    console.print(f"{recipe.name}: {recipe.about}\n{work}, into {folder}", highlight=False, soft_wrap=True)
