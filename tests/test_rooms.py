@@ -10,7 +10,7 @@ import pytest
 import berncert
 
 PACKAGE = Path(berncert.__file__).parent
-ROOMS = ["arguments", "progress", "polynomial", "extractor", "certify", "study", "estimators", "cli"]
+ROOMS = ["arguments", "progress", "polynomial", "extractor", "certify", "study", "estimators", "cli", "__main__"]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -17,6 +17,7 @@ from berncert.extractor.layers import PotentialStep
 SHAPES = [(1, 28, 28), (3, 32, 32)]
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"depth": 2, "width": 32},
+    "patchnet": {"depth": 1, "width": 8, "dense": 1, "hidden": 32},
     "lipconvnet": {"width": 8},
     "resnet": {"depth": 8, "width": 8},
     "resnet20": {"width": 8},
@@ -257,3 +258,69 @@ def test_the_description_spells_out_every_default() -> None:
 def test_errors_say_what_was_expected_and_what_came(error: type[Exception], says: str, call: dict[str, Any]) -> None:
     with pytest.raises(error, match=says):
         build(**({"name": "resnet", "input_shape": (1, 28, 28), "dim": 4} | call))
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@pytest.mark.parametrize("shape", [(1, 2, 2), (2, 6, 10), (3, 14, 4)], ids=str)
+def test_a_patchnet_takes_any_even_map(shape: tuple[int, ...], construction: str) -> None:
+    net = shaken(small("patchnet", shape, 3, construction), 0.05)
+    features = net(torch.rand(2, *shape))
+    assert features.shape == (2, 3)
+    assert ((features >= 0) & (features <= 1)).all()
+    bound = lipschitz_bound(net, shape)
+    assert bound <= 1 + 1e-6 or (construction == "paper" and bound > 1)
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+def test_no_pair_of_images_is_stretched_beyond_the_bound_of_a_patchnet(construction: str) -> None:
+    shape = (2, 12, 12)
+    net = shaken(small("patchnet", shape, 4, construction), 0.02).double()
+    x = torch.rand(4, *shape, dtype=torch.float64)
+    for norm in NORMS:
+        bound = lipschitz_bound(net, shape, norm)
+        for steps in (torch.rand_like(x) - x, 1e-4 * uphill(net, x, norm)):
+            assert stretch(net, x, steps, norm) <= bound * (1 + 1e-9)
+
+
+def test_no_pixel_is_lost_in_a_patchnet() -> None:
+    image = torch.rand(1, 1, 12, 12, requires_grad=True)
+    for construction in CONSTRUCTIONS:
+        options = {"side": 100.0} if construction == "lipschitz" else {"batch_norm": False}
+        net = small("patchnet", (1, 12, 12), 16, construction, **options)
+        (gradient,) = torch.autograd.grad(net(image).sum(), image)
+        assert (gradient != 0).all(), construction
+
+
+def test_a_patchnet_has_the_blocks_and_layers_it_is_given() -> None:
+    net = build("patchnet", (3, 32, 32), 10, depth=3, width=4, dense=4, hidden=6)
+    steps = [m for m in net.modules() if isinstance(m, PotentialStep)]
+    assert [m.inner.out_channels for m in steps] == [4] * 3 + [8] * 3 + [12] * 3
+    assert [m.out_features for m in net.modules() if isinstance(m, nn.Linear)] == [6] * 4 + [10]
+    assert default_options("patchnet") == {"side": 1.0, "depth": 2, "width": 48, "dense": 2, "hidden": 512}
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 8), (1, 8, 7), (1, 1, 1)], ids=str)
+def test_a_patchnet_of_odd_maps_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"expected an even height and width for patchnet, got .*; pad or crop"):
+        build("patchnet", shape, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "estimate"),
+    [({}, 1.0), ({"side": 4}, 0.25), ({"std": [0.5, 0.25, 2.0]}, 4.0), ({"side": 8.0, "std": [0.5] * 3}, 0.25),
+     ({"mean": [0.5] * 3}, 1.0)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["mlp", "patchnet"])
+def test_the_estimate_is_what_a_lipschitz_construction_is_proven_to_keep(
+    name: str, options: dict[str, Any], estimate: float
+) -> None:
+    shape = (3, 8, 8)
+    net = shaken(small(name, shape, 4, **options))
+    assert net.lipschitz_estimate == pytest.approx(estimate)
+    assert lipschitz_bound(net, shape) <= estimate * (1 + 1e-6)
+
+
+def test_the_published_construction_aims_at_nothing() -> None:
+    assert small("resnet", (3, 8, 8), 4, "paper").lipschitz_estimate is None
+    assert small("mlp", (3, 8, 8), 4, "paper", std=[0.5] * 3).lipschitz_estimate is None

@@ -16,6 +16,7 @@ from scipy.interpolate import NdBSpline
 from torch import Tensor
 
 from berncert.polynomial import basis, bernstein, enclose, evaluate, gradient, restrict, split
+from berncert.polynomial.bernstein import linearise
 
 Net = tuple[Tensor, Tensor]
 unit = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-200, 5e-324, 2.0**-53, 1 - 2.0**-53, 0.5])
@@ -262,3 +263,82 @@ def test_a_constant_axis_is_allowed_and_has_no_slope() -> None:
 def test_bad_input_is_explained(call: Callable[[Tensor], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(torch.zeros(2, 3, 4, dtype=torch.float64))
+
+
+def linearised_error_bound(coefficients: Tensor) -> Fraction:
+    """The law of `linearise`, for its values; a derivative along axis j has 2 n_j + 1 times as much."""
+    sizes = coefficients.shape[1:]
+    cut = bernstein._balanced_cut(sizes)
+    roundings = 3 * sum(size - 1 for size in sizes) + len(sizes) + prod(sizes[:cut]) + prod(sizes[cut:])
+    return roundings * Fraction(2) ** -53 * Fraction(101, 100) * Fraction(coefficients.abs().max().item())
+
+
+def assert_linearised_within_the_stated_distance(coefficients: Tensor, x: Tensor) -> None:
+    values, slopes = linearise(coefficients, x)
+    assert values.shape == (len(x), len(coefficients))
+    assert torch.equal(slopes, gradient(coefficients, x))
+    bound = linearised_error_bound(coefficients)
+    for (row, point), k in product(enumerate(x), range(len(coefficients))):
+        assert abs(Fraction(values[row, k].item()) - exact_value(coefficients[k], point)) <= bound
+        for axis, size in enumerate(coefficients.shape[1:]):
+            exact = exact_value(coefficients[k], point, derivative_axis=axis)
+            assert abs(Fraction(slopes[row, k, axis].item()) - exact) <= (2 * size - 1) * bound
+
+
+@settings(max_examples=40, deadline=None)
+@given(nets(max_degree=3))
+def test_linearised_values_and_slopes_stay_within_the_stated_distance_of_exact_rationals(net: Net) -> None:
+    assert_linearised_within_the_stated_distance(*net)
+
+
+@pytest.mark.parametrize("degrees", [(1,) * 7, (3,) * 4, (40,), (2, 15, 1), (9, 9), (1, 30), (30, 1)])
+@pytest.mark.parametrize("scale", [1e-280, 1.0, 1e300])
+def test_the_bound_of_linearise_holds_for_large_nets_of_mixed_magnitudes(
+    degrees: tuple[int, ...], scale: float
+) -> None:
+    coefficients, x = random_net(1, degrees, rows=1)
+    coefficients = coefficients / coefficients.abs().max() * scale
+    coefficients *= 10.0 ** -torch.randint(0, 20, coefficients.shape) * coefficients.sign()  # all of one sign
+    assert_linearised_within_the_stated_distance(coefficients, x)
+
+
+@pytest.mark.parametrize("degrees", [(200, 200), (1,) * 12, (5,) * 5])
+def test_the_bound_of_linearise_holds_against_evaluate_where_rationals_are_too_slow(degrees: tuple[int, ...]) -> None:
+    coefficients, x = random_net(2, degrees, rows=5)
+    coefficients = coefficients.abs()  # nothing cancels, so that errors add up
+    values, slopes = linearise(coefficients, x)
+    both = float(linearised_error_bound(coefficients) + error_bound(coefficients))
+    assert (values - evaluate(coefficients, x)).abs().max() <= both
+    for axis, n in enumerate(degrees):
+        steps = n * coefficients.diff(dim=axis + 1)  # the coefficients of the derivative, up to one rounding
+        allowed = float((2 * n + 1) * linearised_error_bound(coefficients) + error_bound(steps)) + 2**-52 * float(
+            steps.abs().max()
+        )
+        assert (slopes[:, :, axis] - evaluate(steps, x)).abs().max() <= allowed
+
+
+@pytest.mark.parametrize("degrees", [(1,), (3, 2), (2, 1, 3), (1,) * 9])
+def test_linearise_gives_what_evaluate_and_autograd_give(degrees: tuple[int, ...]) -> None:
+    coefficients, x = random_net(3, degrees)
+    values, slopes = linearise(coefficients, x)
+    torch.testing.assert_close(values, evaluate(coefficients, x), rtol=1e-13, atol=1e-13)
+    x.requires_grad_()
+    for k in range(3):
+        (slope,) = torch.autograd.grad(evaluate(coefficients, x)[:, k].sum(), x)
+        torch.testing.assert_close(slopes[:, k], slope, rtol=1e-12, atol=1e-12)
+
+
+def test_linearise_is_differentiable_in_both_of_its_results() -> None:
+    coefficients, x = random_net(2, (2, 1, 2), rows=3)
+    assert torch.autograd.gradcheck(linearise, (coefficients.requires_grad_(), x.requires_grad_()))
+
+
+@pytest.mark.parametrize("budget", [1, 100, 1000])
+def test_chunking_does_not_change_what_linearise_gives(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    coefficients, x = random_net(4, (3, 1, 2), rows=53)
+    whole = linearise(coefficients, x)
+    monkeypatch.setattr(bernstein, "CPU_BUDGET", budget)
+    for part, expected in zip(linearise(coefficients, x), whole, strict=True):
+        assert_same_values(part, expected, coefficients, roundings=100)
+    values, slopes = linearise(coefficients, x[:0])
+    assert (values.shape, slopes.shape) == ((0, 4), (0, 4, 3))

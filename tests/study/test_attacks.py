@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,12 +119,99 @@ def test_the_model_comes_back_as_it_was() -> None:
     assert model.training
 
 
-def test_mistakes_are_told() -> None:
-    for wrong in ({"norm": 1}, {"steps": 0}, {"restarts": 0}, {"loss": "hinge"}):
-        with pytest.raises(ValueError, match="expected"):
-            Attack(**wrong)
-    model, images = nn.Flatten(), torch.rand(3, 1, 2, 2)
-    with pytest.raises(ValueError, match="one label for each of 3 images, got 2"):
-        Attack()(model, images, torch.zeros(2, dtype=torch.long), 0.1)
-    with pytest.raises(ValueError, match="radii >= 0"):
-        Attack()(model, images, torch.zeros(3, dtype=torch.long), -0.1)
+def test_images_and_labels_that_are_no_tensors_are_taken_and_none_give_none(
+    problem: tuple[nn.Module, Tensor, Tensor],
+) -> None:
+    model, images, labels = problem
+    attack = Attack(steps=2, pixels=(-math.inf, math.inf))
+    expected = attack(model, images, labels, 0.1)
+    for given in (labels.int(), labels.numpy(), labels.tolist()):
+        assert torch.equal(attack(model, images.numpy(), given, np.full(40, 0.1)), expected)
+        assert attacked_accuracy(model, images, given, [0.0], attack) == [1.0]
+    assert attack(model, images[:0], labels[:0], 0.1).shape == (0, 3, 2, 2)
+
+
+def test_attacks_need_no_gradients_from_the_caller_and_leave_none(problem: tuple[nn.Module, Tensor, Tensor]) -> None:
+    model, images, labels = problem
+    attack = Attack(steps=2, pixels=(-math.inf, math.inf))
+    expected = attack(model, images, labels, 0.1)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            assert torch.equal(attack(model, images, labels, 0.1), expected)
+    assert not attack(model, images.clone().requires_grad_(), labels, 0.1).requires_grad
+
+
+def test_layers_in_training_mode_are_refused_before_they_change() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    images, labels = torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long)
+    for attempt in (
+        lambda: Attack(steps=2)(model, images, labels, 0.1),
+        lambda: attacked_accuracy(model, images, labels, [0.1], fgsm()),
+    ):
+        with pytest.raises(ValueError, match=r"got BatchNorm1d in training mode.*call \.eval\(\)"):
+            attempt()
+    assert (model[1].running_mean == 0).all()
+    Attack(steps=2)(model.eval(), images, labels, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("norm", [1, True, "inf", None, math.nan, [2]]),
+        ("steps", [0, -1, 2.5, True, "2", math.nan]),
+        ("restarts", [0, 1.5, False, None]),
+        ("step_size", [0, -0.1, math.nan, math.inf, "small"]),
+        ("loss", ["hinge", None, ["margin"]]),
+        ("pixels", [1, (0,), (1, 0), (0, math.nan), (0, 1, 2), "01"]),
+        ("seed", [-1, 1.5, None, 2**32]),
+    ],
+)
+def test_settings_that_make_no_sense_are_told(setting: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=rf"expected .*{setting}.*got {re.escape(repr(value))}"):
+            Attack(**{setting: value})
+
+
+IMAGES, LABELS = torch.full((3, 1, 2, 2), 0.5), torch.tensor([0, 1, 2])
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"labels": LABELS[:2]}, r"one label for each of 3 images, got shape \(2,\)"),
+    ({"labels": LABELS[:1]}, r"one label for each of 3 images, got shape \(1,\)"),
+    ({"labels": LABELS[:, None]}, r"one label for each of 3 images, got shape \(3, 1\)"),
+    ({"labels": torch.eye(3)}, r"got shape \(3, 3\); write labels.argmax"),
+    ({"labels": LABELS.float()}, "whole numbers >= 0, got .*labels.long"),
+    ({"labels": LABELS > 0}, "whole numbers >= 0, got .*True"),
+    ({"labels": LABELS - 100}, "whole numbers >= 0, got .*-100"),  # torch would leave these out of the loss
+    ({"labels": LABELS + 2}, r"logits, .*got shape \(3, 4\) for 3 images with labels up to 4"),
+    ({"images": (IMAGES * 255).byte()}, r"floating images .*got torch.uint8.*images.float\(\) / 255"),
+    ({"images": IMAGES[:, 0, 0, 0]}, r"floating images of shape \(N, ...\), got torch.float32 of shape \(3,\)"),
+    ({"images": 3 * IMAGES}, r"pixels in \[0, 1\], got 1.5 to 1.5; scale the images, or tell"),
+    ({"images": IMAGES - 1}, r"pixels in \[0, 1\], got -0.5 to -0.5"),
+    ({"images": IMAGES * math.nan}, r"pixels in \[0, 1\], got nan"),
+    ({"radius": math.nan}, "finite radii >= 0, .*got nan"),
+    ({"radius": math.inf}, "finite radii >= 0, .*got inf"),
+    ({"radius": -0.1}, "finite radii >= 0, .*got -0.1"),
+    ({"batch_size": 0}, "whole number batch_size >= 1, got 0"),
+    ({"model": nn.Conv2d(1, 3, 1)}, r"\(N, K\) logits, .*got shape \(3, 3, 2, 2\)"),
+    ({"model": nn.Sequential(nn.Flatten(), nn.Linear(4, 1)), "labels": 0 * LABELS}, r"K >= 2, .*got shape \(3, 1\)"),
+    ({"model": nn.Sequential(nn.Flatten(), nn.Threshold(1, math.nan))}, "logits that are numbers, got NaN"),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("change", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
+def test_what_cannot_be_attacked_is_told(change: dict[str, Any], words: str, loss: str) -> None:
+    given = {"model": nn.Flatten(), "images": IMAGES, "labels": LABELS, "radius": 0.1, "batch_size": 8} | change
+    model, images, labels, radius, batch_size = given.values()
+    attack = Attack(steps=2, loss=loss)
+    with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
+        attack(model, images, labels, radius, batch_size=batch_size)
+    with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
+        attacked_accuracy(model, images, labels, [0.05, radius], attack, batch_size=batch_size)
+
+
+def test_radii_are_one_for_all_or_one_for_each_and_accuracies_are_of_some_images() -> None:
+    for radii in ([0.1], torch.ones(2), torch.ones(3, 1)):
+        with pytest.raises(ValueError, match="one for all 3 images or one for each, got"):
+            Attack()(nn.Flatten(), IMAGES, LABELS, radii)
+    with pytest.raises(ValueError, match="at least one image, got none"):
+        attacked_accuracy(nn.Flatten(), IMAGES[:0], LABELS[:0], [0.1], Attack())

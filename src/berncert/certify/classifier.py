@@ -16,11 +16,11 @@ from berncert.arguments import checked_count, checked_norm
 from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
 from berncert.certify.exact import certify_features
 from berncert.certify.inputs import checked_images
-from berncert.extractor import LipschitzTable, export, lipschitz_table
+from berncert.extractor import LipschitzTable, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion
 from berncert.extractor.proofs.steps import require_evaluation
-from berncert.extractor.remembered import flow_of
+from berncert.extractor.remembered import flow_of, plain_copy
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.progress import Bar
 
@@ -54,7 +54,7 @@ class Classifier(nn.Module):
         self, input_shape: Sequence[int], norm: float = 2, *, progress: bool | None = None
     ) -> LipschitzTable:
         """Where the bound of the extractor comes from, for images of this shape."""
-        return lipschitz_table(_plain(self.extractor, torch.float64), input_shape, norm, progress=progress)
+        return lipschitz_table(plain_copy(self.extractor, torch.float64), input_shape, norm, progress=progress)
 
 
 @overload
@@ -122,7 +122,7 @@ def certify(
     p = checked_norm(norm)
     images = checked_images(inputs)
     require_evaluation(model.extractor)
-    extractor = _plain(model.extractor, dtype)
+    extractor = plain_copy(model.extractor, dtype)
     _try_shape(extractor, images, dtype)
     flow = proven_flow(model.extractor, images.shape[1:], p, dtype=dtype, plain=extractor, progress=progress)
     features = _extract(extractor, images, dtype, checked_count("batch_size", batch_size), progress)
@@ -143,7 +143,7 @@ def proven_flow(
     plain: nn.Module | None = None, progress: bool | None = None,
 ) -> Flow:  # fmt: skip
     """All that is proven of an extractor as it is run in this dtype; an `Extractor` remembers it."""
-    plain = _plain(extractor, dtype) if plain is None else plain
+    plain = plain_copy(extractor, dtype) if plain is None else plain
     return flow_of(extractor, plain, input_shape, norm, UNITS[dtype], progress)
 
 
@@ -225,11 +225,6 @@ def _try_shape(extractor: nn.Module, images: Tensor, dtype: torch.dtype) -> None
 
 def _device_of(extractor: nn.Module) -> torch.device:
     return next((t.device for t in (*extractor.parameters(), *extractor.buffers())), torch.device("cpu"))
-
-
-def _plain(extractor: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy in this dtype with plain weights: what is bounded is what is run."""
-    return export(copy.deepcopy(extractor).to(dtype))
 
 
 def _sizes(images: Tensor) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -117,15 +117,21 @@ def _sampling(head: Head, differentiable: bool) -> Iterator[None]:
     if differentiable:
         yield
         return
-    modes = [(module, module.training) for module in head.modules()] if isinstance(head, nn.Module) else []
+    with evaluating(head) if isinstance(head, nn.Module) else nullcontext(), torch.no_grad():
+        yield
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode, each submodule put back as it was."""
+    modes = [(part, part.training) for part in module.modules()]
     try:
-        for module, _ in modes:
-            module.training = False
-        with torch.no_grad():
-            yield
+        for part, _ in modes:
+            part.training = False
+        yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for part, training in modes:
+            part.training = training
 
 
 def _placement(

@@ -6,11 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from berncert.arguments import checked_count
+from berncert.extractor.proofs.steps import require_evaluation
 from berncert.progress import Bar
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -18,7 +22,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """What training makes small."""
+    """What training makes small. Of small logits, as 1-Lipschitz networks have, it pulls towards all rivals at once."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
@@ -49,13 +53,21 @@ class Attack:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.norm not in (2, math.inf):
-            raise ValueError(f"expected norm 2 or inf for an attack, got {self.norm!r}")
+        if not isinstance(self.norm, Real) or self.norm not in (2, math.inf):
+            raise ValueError(f"expected norm 2 or inf for an attack, got {self.norm!r}; pass 2 or math.inf")
         for name in ("steps", "restarts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"expected {name} >= 1, got {getattr(self, name)}")
-        if self.loss not in LOSSES:
+            checked_count(name, getattr(self, name))
+        size, pixels = self.step_size, self.pixels
+        if size is not None and not (isinstance(size, Real) and 0 < size < math.inf):
+            raise ValueError(f"expected a finite step_size > 0, got {size!r}; it is a share of the radius, e.g. 0.1")
+        if self.loss not in [*LOSSES]:
             raise ValueError(f"expected a loss among {', '.join(LOSSES)}, got {self.loss!r}")
+        if not (isinstance(pixels, Sequence) and [isinstance(p, Real) for p in pixels] == [True, True]):
+            raise ValueError(f"expected pixels (lowest, highest), got {pixels!r}; pass e.g. (0.0, 1.0)")
+        if not pixels[0] < pixels[1]:
+            raise ValueError(f"expected pixels (lowest, highest) in this order, got {pixels!r}; pass e.g. (0.0, 1.0)")
+        if not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32:
+            raise ValueError(f"expected a whole number seed, 0 <= seed < 2^32, got {self.seed!r}; pass an int")
 
     def __call__(
         self,
@@ -69,17 +81,16 @@ class Attack:
     ) -> Tensor:
         """For each image one within `radius` (one for all, or one for each) that the model gets wrong, if any is found.
 
-        Where none is found, the one with the greatest loss. The model is used as it is, in its mode and dtype; call
-        `.eval()` first. The same arguments give the same images, whatever the batch size.
+        Where none is found, the one with the greatest loss. The model is used as it is, in its dtype, and in evaluation
+        mode. The same arguments give the same images, whatever the batch size.
         """
-        radii = torch.as_tensor(radius, dtype=images.dtype, device=images.device).expand(len(images))
-        if len(labels) != len(images):
-            raise ValueError(f"expected one label for each of {len(images)} images, got {len(labels)}")
-        if not (radii >= 0).all():
-            raise ValueError("expected radii >= 0, got a negative one or NaN")
+        images, labels = _checked(model, images, labels, self.pixels)
+        radii = _checked_radii(radius, len(images)).to(images)
+        if not len(images):
+            return images.clone()
         found: list[Tensor] = []
         with _frozen(model), Bar("attacking", total=len(images), progress=progress) as bar:
-            for rows in torch.split(torch.arange(len(images)), batch_size):
+            for rows in torch.split(torch.arange(len(images)), checked_count("batch_size", batch_size)):
                 found.append(self._attack(model, images[rows], labels[rows], radii[rows], rows))
                 bar.update(int(rows[-1]) + 1)
         return torch.cat(found)
@@ -93,13 +104,13 @@ class Attack:
             x = self._inside(images, start, ball)
             for _ in range(self.steps):
                 x = x.detach().requires_grad_()
-                logits = model(x)
+                logits = _logits(model, x, labels)
                 losses = LOSSES[self.loss](logits, labels)
                 self._keep(best, score, x, logits, losses, labels)
                 (slope,) = torch.autograd.grad(losses.sum(), x)
                 x = self._inside(images, x.detach() + step * self._direction(slope) - images, ball)
             with torch.no_grad():
-                logits = model(x)
+                logits = _logits(model, x, labels)
                 self._keep(best, score, x, logits, LOSSES[self.loss](logits, labels), labels)
         return best
 
@@ -160,35 +171,85 @@ def attacked_accuracy(
 
     Radii are taken in increasing order and an image that falls stays fallen, so the values never rise.
     """
-    order = sorted(range(len(radii)), key=lambda i: radii[i])
-    standing = _classes(model, images, batch_size) == labels
+    images, labels = _checked(model, images, labels, attack.pixels)
+    if not len(images):
+        raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
+    for radius in radii:
+        _checked_radii(radius, len(images))
+    standing = _right(model, images, labels, batch_size)
     shares = [0.0] * len(radii)
-    for i in order:
+    for i in sorted(range(len(radii)), key=lambda i: radii[i]):
         rows = standing.nonzero().flatten()
         if len(rows) and radii[i] > 0:
             moved = attack(model, images[rows], labels[rows], radii[i], batch_size=batch_size, progress=progress)
-            with torch.no_grad():
-                right = (
-                    torch.cat([model(part).argmax(dim=1) for part in torch.split(moved, batch_size)]) == labels[rows]
-                )
-            standing[rows] = right
+            standing[rows] = _right(model, moved, labels[rows], batch_size)
         shares[i] = float(standing.double().mean())
     return shares
 
 
-def _classes(model: nn.Module, images: Tensor, batch_size: int) -> Tensor:
-    with torch.no_grad():
-        return torch.cat([model(part).argmax(dim=1) for part in torch.split(images, batch_size)])
+def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    """The images, within their range, and one label for each; what cannot be attacked is an error."""
+    require_evaluation(model)
+    x, y = torch.as_tensor(images).detach(), torch.as_tensor(labels)
+    if not x.is_floating_point() or x.ndim < 2:
+        raise ValueError(
+            f"expected floating images of shape (N, ...), got {x.dtype} of shape {tuple(x.shape)}; write "
+            "images.float() / 255 for bytes, images[None] for a single one"
+        )
+    low, high = pixels
+    if not ((x >= low) & (x <= high)).all():  # NaN is in no interval
+        raise ValueError(
+            f"expected pixels in [{low:g}, {high:g}], got {x.min():g} to {x.max():g}; scale the images, or tell the "
+            "attack their range, Attack(pixels=(low, high))"
+        )
+    if y.shape != x.shape[:1]:
+        raise ValueError(
+            f"expected one label for each of {len(x)} images, got shape {tuple(y.shape)}; write labels.argmax(1) for "
+            "one-hot rows"
+        )
+    if y.dtype == torch.bool or y.is_floating_point() or y.is_complex() or (y < 0).any():
+        raise ValueError(f"expected labels that are whole numbers >= 0, got {y}; write labels.long() if they are")
+    return x, y.to(x.device, torch.long)
+
+
+def _checked_radii(radius: Any, count: int) -> Tensor:
+    """A radius for each of so many images, finite and >= 0; anything else is a ValueError."""
+    radii = torch.as_tensor(radius, dtype=torch.float64)
+    if radii.shape not in ((), (count,)) or not ((radii >= 0) & (radii < math.inf)).all():
+        raise ValueError(f"expected finite radii >= 0, one for all {count} images or one for each, got {radius!r}")
+    return radii.expand(count)
+
+
+def _logits(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    """The model's logits; if they are no numbers, or have no place for some label, an error."""
+    logits: Tensor = model(x)
+    if logits.ndim != 2 or len(logits) != len(x) or not logits.shape[1] > max(1, int(labels.max())):
+        raise ValueError(
+            f"expected a model that gives (N, K) logits, K >= 2, for labels 0 to K - 1, got shape "
+            f"{tuple(logits.shape)} for {len(x)} images with labels up to {labels.max()}"
+        )
+    if logits.isnan().any():
+        raise FloatingPointError("expected logits that are numbers, got NaN; train with a smaller lr, or in float32")
+    return logits
+
+
+@torch.no_grad()
+def _right(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> Tensor:
+    """Whether each image gets its label."""
+    size = checked_count("batch_size", batch_size)
+    parts = zip(torch.split(images, size), torch.split(labels, size), strict=True)
+    return torch.cat([_logits(model, x, y).argmax(dim=1) == y for x, y in parts])
 
 
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
-    """No gradients for the parameters while the pixels' are taken."""
+    """No gradients for the parameters while the pixels' are taken, even where the caller wants none at all."""
     wanted = [(p, p.requires_grad) for p in model.parameters()]
     try:
         for p, _ in wanted:
             p.requires_grad_(False)
-        yield
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
     finally:
         for p, want in wanted:
             p.requires_grad_(want)

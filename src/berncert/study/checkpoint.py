@@ -22,11 +22,16 @@ from torch import Tensor, nn
 
 from berncert.certify import Classifier
 from berncert.extractor import Extractor, build
-from berncert.extractor.remembered import remember
+from berncert.extractor.remembered import fingerprint, remember
 from berncert.polynomial import SmoothedHead
 from berncert.study.heads import Head, build_head
 
 FORMAT = "berncert checkpoint 1"
+MAKERS: dict[str, tuple[type[Extractor] | type[Head], str]] = {
+    "extractor": (Extractor, "berncert.extractor.build"),
+    "head": (Head, "berncert.study.heads.build_head"),
+    "base": (Head, "berncert.study.heads.build_head"),
+}
 SHIPPED = resources.files(__package__) / "checkpoints"
 
 
@@ -41,49 +46,74 @@ def save(
 
     `base` is the head that was smoothed, kept beside it; `about` is any plain JSON: how the model came to be.
     """
-    description = {
-        "extractor": _described(model.extractor, Extractor),
-        "head": _smoothed_shape(model.head) if isinstance(model.head, SmoothedHead) else _described(model.head, Head),
-        "base": None if base is None else _described(base, Head),
-        "proofs": remember(model.extractor),
-        "about": dict(about or {}),
-    }
     parts: dict[str, nn.Module] = {"extractor": model.extractor, "head": model.head}
-    tensors = _tensors(parts if base is None else parts | {"base": base})
-    write(path, tensors, FORMAT, description)
+    if base is not None:
+        parts["base"] = base
+    description = {"base": None} | {name: _described(name, part) for name, part in parts.items()}
+    description |= {"proofs": remember(model.extractor), "about": dict(about or {})}
+    write(path, {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()},
+          FORMAT, description)  # fmt: skip
 
 
-def load(path: str | PathLike[str], *, base: bool = False) -> Classifier:
+def load(path: str | PathLike[str], *, base: bool = False, proofs: bool = True) -> Classifier:
     """The classifier in that file, in evaluation mode; or one that comes with the package: "digits", "mnist".
 
-    Its outputs are those of the model that was saved. `base` gives the head as it was before smoothing.
+    Its outputs are those of the model that was saved. `base` gives the head as it was before smoothing. What is proven
+    of the extractor comes along, and is believed for the very same weights; from a source that you do not trust, load
+    with proofs=False: then `certify` proves it again.
     """
-    tensors, description = read(_found(path), FORMAT)
+    tensors, description = read(found(path), FORMAT)
     name = "base" if base else "head"
-    if description[name] is None:
+    if isinstance(description, Mapping) and base and description.get("base", "") is None:
         raise ValueError(f"expected a checkpoint with its base head, got {path}, which keeps only the one in use")
     try:
-        extractor = build(**description["extractor"])
-        extractor.load_state_dict(under("extractor.", tensors))
-        head = _built_head(description[name], under(f"{name}.", tensors))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        extractor = _built(description["extractor"], under("extractor.", tensors), "extractor")
+        head = _built(description[name], under(f"{name}.", tensors), name)
+        extractor.proofs = description["proofs"] if proofs else {}  # type: ignore[assignment]
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         message = f"expected a checkpoint that this version of berncert can build, got {path}: {error}"
         raise ValueError(message) from error
-    extractor.proofs = description["proofs"]
     return Classifier(extractor, head).eval()
 
 
-def _built_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+def _built(description: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> nn.Module:
+    """The part that is described, with these values, in their dtype."""
     if "coefficients" in description:
         return SmoothedHead(tensors["coefficients"])
-    head = build_head(**description)
-    head.load_state_dict(tensors)
-    return head
+    with torch.random.fork_rng(devices=[]):  # first weights are drawn, for nothing
+        part = build(**description) if name == "extractor" else build_head(**description)
+    part.load_state_dict(tensors, assign=True)
+    return part
+
+
+def _described(name: str, part: nn.Module) -> dict[str, Any]:
+    """How the part is built, if that is the whole truth."""
+    if isinstance(part, SmoothedHead) and name == "head":
+        return {"coefficients": list(part.coefficients.shape)}
+    kind, maker = (
+        (Extractor, "berncert.extractor.build") if name == "extractor" else (Head, "berncert.study.heads.build_head")
+    )
+    if type(part) is not kind:
+        raise TypeError(
+            f"expected a part that tells how it is built ({kind.__name__}), got {type(part).__name__}; make it with "
+            f"{maker}, or keep your own module with torch.save"
+        )
+    mark = fingerprint(part)
+    try:
+        again = fingerprint(_built(part.description, part.state_dict(), name))
+    except RuntimeError:  # it has other weights than that
+        again = None
+    if mark is None or mark != again:
+        raise ValueError(
+            f"expected the {name} as {maker} builds it, with other weights at most, got one that was changed since; "
+            "keep it with torch.save"
+        )
+    return part.description
 
 
 def describe(path: str | PathLike[str]) -> dict[str, Any]:
     """What a checkpoint says of itself: extractor, head, base, proofs, about."""
-    return read(_found(path), FORMAT)[1]
+    return read(found(path), FORMAT)[1]
 
 
 def shipped() -> tuple[str, ...]:
@@ -95,8 +125,8 @@ def shipped() -> tuple[str, ...]:
 def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]) -> None:
     """Tensors and plain JSON as one file, at once or not at all: an old one stays until all of the new one is there."""
     path = Path(path)
-    told = json.dumps(description, sort_keys=True)
-    values = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+    told = json.dumps(description)
+    values = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     header = {"format": kind, "description": told, "sha256": _digest(values, kind, told)}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -118,7 +148,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 found = header.get("format", "a safetensors file without one")
                 raise ValueError(f"expected a file of the format {kind!r}, got {path}: {found}")
             names = file.keys()
-            tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {name: file.get_tensor(name).clone() for name in names}  # not a view of the file
     except SafetensorError as error:
         raise ValueError(
             f"expected a whole safetensors file, got {path}, which is cut off or something else ({error}); get it again"
@@ -138,7 +168,8 @@ def _digest(tensors: Mapping[str, Tensor], kind: str, told: str) -> str:
     return digest.hexdigest()
 
 
-def _found(path: str | PathLike[str]) -> Path:
+def found(path: str | PathLike[str]) -> Path:
+    """The file at that path, or the one that comes with the package under that name."""
     if Path(path).is_file():
         return Path(path)
     if Path(path).is_dir():
@@ -154,24 +185,6 @@ def _found(path: str | PathLike[str]) -> Path:
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those whose name begins so, without the beginning."""
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-
-
-def _tensors(parts: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
-
-
-def _described(part: nn.Module, kind: type[Extractor] | type[Head]) -> dict[str, Any]:
-    if not isinstance(part, kind):
-        maker = "berncert.extractor.build" if kind is Extractor else "berncert.study.heads.build_head"
-        raise TypeError(
-            f"expected a part that tells how it is built ({kind.__name__}), got {type(part).__name__}; make it with "
-            f"{maker}, or keep your own module with torch.save"
-        )
-    return part.description
-
-
-def _smoothed_shape(head: SmoothedHead) -> dict[str, Any]:
-    return {"coefficients": list(head.coefficients.shape)}
 
 
 def version() -> str:

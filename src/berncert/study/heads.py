@@ -62,8 +62,9 @@ def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: 
     """The head of this kind; `scale` undoes the extractor's division by the side of its cube."""
     if kind not in HEADS:
         raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}")
-    if not (classes >= 2 and dim >= 1 and 0 < scale < math.inf):
-        raise ValueError(f"expected classes >= 2, dim >= 1, scale > 0, got {classes}, {dim}, {scale}")
+    if not (classes >= 2 and min(dim, width, degree) >= 1 and 0 < scale < math.inf):
+        told = f"classes={classes}, dim={dim}, width={width}, degree={degree}, scale={scale}"
+        raise ValueError(f"expected classes >= 2, dim, width and degree >= 1, and a finite scale > 0, got {told}")
     description = {"kind": kind, "dim": dim, "classes": classes, "scale": scale, "width": width, "degree": degree}
     return Head(HEADS[kind](dim, classes, scale, width, degree), description)
 
@@ -71,6 +72,6 @@ def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: 
 def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
     """The Bernstein polynomial of the head's degree that takes its place: float64, or for training as it is."""
     if isinstance(head.layers, SmoothedHead):
-        return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double())
+        return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double().clone())
     dim, degree = head.description["dim"], head.description["degree"]
     return smooth(head if differentiable else copy.deepcopy(head).double(), dim, degree, differentiable=differentiable)

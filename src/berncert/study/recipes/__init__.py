@@ -6,6 +6,7 @@ that one can be changed without telling its section: `load_recipe("mnist", epoch
 
 from __future__ import annotations
 
+import math
 import tomllib
 import types
 from collections.abc import Mapping
@@ -18,6 +19,9 @@ from typing import Any, Self, get_args, get_type_hints
 
 from berncert.extractor import ARCHITECTURES, CONSTRUCTIONS, default_options
 from berncert.study.heads import HEADS
+
+LARGEST = 2**31
+"""No whole number is larger: a seed times a million still fits into 64 bits."""
 
 
 def setting(
@@ -65,6 +69,15 @@ class ModelSettings(Section):
     options: Mapping[str, Any] = field(
         default_factory=dict, metadata={"help": "of the architecture, e.g. depth and width"}
     )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.options, Mapping):
+            raise ValueError(f"expected options to be a table, e.g. {{ width = 128 }}, got {self.options!r}")
+        super().__post_init__()
+        if self.construction == "paper" and self.side is not None:
+            raise ValueError(
+                f"expected no side in the paper's construction, got {self.side}; features end in a sigmoid"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,30 +135,39 @@ class Recipe:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def __post_init__(self) -> None:
-        known = default_options(self.model.architecture, self.model.construction)
+        for name in ("name", "about"):
+            checked(name, getattr(self, name), str, {})
         for key, value in self.model.options.items():
-            if key not in known or key in OWNER:
-                raise _unknown(key, [k for k in known if k not in OWNER])
+            known = self._architecture_options()
+            if key not in known:
+                raise _unknown(key, list(known))
             if type(value) is not type(known[key]):
                 raise ValueError(f"expected {key} to be like {known[key]!r}, got {value!r}")
 
+    def _architecture_options(self) -> dict[str, Any]:
+        """What the architecture lets one choose beside the settings here, with its defaults."""
+        known = default_options(self.model.architecture, self.model.construction)
+        return {key: value for key, value in known.items() if key not in OWNER}
+
     def change(self, **changes: Any) -> Self:
-        """The recipe with some settings changed; those of the architecture too."""
-        by_section: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-        for key, value in changes.items():
-            if key in OWNER:
-                by_section[OWNER[key]][key] = value
-        architecture = by_section["model"].get("architecture", self.model.architecture)
-        construction = by_section["model"].get("construction", self.model.construction)
-        known = set(default_options(architecture, construction)) - set(OWNER)
-        given = {key: value for key, value in changes.items() if key not in OWNER}
-        for key in given:
-            if key not in known:
-                raise _unknown(key, [*OWNER, *known])
-        kept = {key: value for key, value in self.model.options.items() if key in known}
-        options = by_section["model"].pop("options", kept)
-        by_section["model"]["options"] = {**options, **given}
-        return replace(self, **{name: replace(getattr(self, name), **by_section[name]) for name in SECTIONS})
+        """The recipe with some settings changed; those of the architecture too.
+
+        With another architecture its own defaults are taken, not the options that the old one had.
+        """
+        own = {key: value for key, value in changes.items() if key in OWNER}
+        others = {key: value for key, value in changes.items() if key not in OWNER}
+        sections = {
+            section: replace(getattr(self, section), **{k: v for k, v in own.items() if OWNER[k] == section})
+            for section in SECTIONS
+        }
+        if any(getattr(sections["model"], k) != getattr(self.model, k) for k in ("architecture", "construction")):
+            sections["model"] = replace(sections["model"], options=own.get("options", {}))
+        changed = replace(self, **sections)
+        for key in others:
+            if key not in changed._architecture_options():
+                raise _unknown(key, [*OWNER, *changed._architecture_options()])
+        model = replace(changed.model, options={**changed.model.options, **others})
+        return replace(changed, model=model)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON, every default spelt out."""
@@ -191,19 +213,21 @@ def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any
     if str(name) in above:
         raise ValueError(f"expected a recipe that does not extend itself, got {' -> '.join((*above, str(name)))}")
     if str(name) in recipe_names():
-        text = (resources.files(__package__) / f"{name}.toml").read_text("utf-8")
+        content = (resources.files(__package__) / f"{name}.toml").read_bytes()
     elif path.is_file():
-        text = path.read_text("utf-8")
+        content = path.read_bytes()
     else:
         raise ValueError(
             f"expected one of the recipes {', '.join(recipe_names())}, or the path of a TOML file, got {str(name)!r}"
             f"{_guess(str(name), recipe_names())}"
         )
     try:
-        entries = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        entries = tomllib.loads(content.decode("utf-8"))
+    except ValueError as error:  # not TOML, or not even text
         raise ValueError(f"expected a TOML file, got {str(name)!r}, which is none: {error}") from error
     start = entries.pop("extends", None)
+    if not isinstance(start, str | None):
+        raise ValueError(f"expected extends to name a recipe, got {start!r}")
     return entries if start is None else _merged(_entries(start, (*above, str(name))), entries)
 
 
@@ -235,10 +259,12 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
         return None
     plain = next(option for option in options if option is not types.NoneType)
     if plain is float and type(value) is int:
-        value = float(value)
+        value = float(value) if abs(value) <= LARGEST else math.inf
     if plain == tuple[float, ...]:
-        if not isinstance(value, (list, tuple)) or not all(type(v) in (int, float) for v in value) or not value:
+        if not isinstance(value, (list, tuple)) or not value or not all(type(v) in (int, float) for v in value):
             raise ValueError(f"expected {name} to be a list of numbers, one for each channel, got {value!r}")
+        if not all(abs(v) <= LARGEST for v in value):
+            raise ValueError(f"expected {name} to be finite, got {value!r}")
         return tuple(float(v) for v in value)
     if plain in (int, float, bool, str) and type(value) is not plain:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -246,10 +272,12 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     if limits.get("choices") and value not in limits["choices"]:
         raise ValueError(f"expected {name} out of {', '.join(limits['choices'])}, got {value!r}")
     least, above = limits.get("least"), limits.get("above")
-    if least is not None and not least <= value < float("inf"):
+    if least is not None and not least <= value < math.inf:
         raise ValueError(f"expected a finite {name} >= {least:g}, got {value!r}")
-    if above is not None and not above < value < float("inf"):
+    if above is not None and not above < value < math.inf:
         raise ValueError(f"expected a finite {name} > {above:g}, got {value!r}")
+    if plain is int and value > LARGEST:
+        raise ValueError(f"expected {name} <= {LARGEST}, got {value!r}")
     return value
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,11 @@ from berncert.study import data
 from berncert.study.checkpoint import load, save, version
 from berncert.study.data import Dataset
 from berncert.study.heads import Head, build_head, smoothed
-from berncert.study.recipes import Recipe, TrainingSettings
-from berncert.study.training.objectives import head_of, outcome, proven_estimate, reach_of
+from berncert.study.recipes import Recipe
+from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of
 from berncert.study.training.picture import training_figure
 from berncert.study.training.schedules import SCHEDULES, augmented, grown
-from berncert.study.training.state import MODEL, PICTURE, STATE, Average, State, claim, write_log
+from berncert.study.training.state import MODEL, PICTURE, STATE, Average, State, claim, keep_recipe, write_log
 
 LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
 EVALUATION_BATCH = 500
@@ -61,11 +61,13 @@ def train(
     if recipe.training.precision == "bfloat16" and device.type != "cuda":
         raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
     with claim(folder, recipe), torch.random.fork_rng():
-        training = data.load(recipe.data.dataset, "train", data_dir=data_dir, limit=recipe.data.train_limit)
-        test = data.load(recipe.data.dataset, "test", data_dir=data_dir, limit=recipe.data.test_limit)
+        sources: dict[str, Any] = {"data_dir": data_dir, "progress": progress}
+        training = data.load(recipe.data.dataset, "train", limit=recipe.data.train_limit, **sources)
+        test = data.load(recipe.data.dataset, "test", limit=recipe.data.test_limit, **sources)
         state = _start(recipe, training, device)
         if (folder / STATE).is_file():
-            state.restore(folder / STATE)
+            state.restore(folder / STATE, recipe)
+        keep_recipe(folder, recipe)
         while state.epoch < recipe.training.epochs:
             row = _epoch(recipe, state, training, device, progress)
             kept = _kept(state)
@@ -77,6 +79,7 @@ def train(
             write_log(folder, state.log)
             if on_epoch is not None:
                 on_epoch(row)
+        write_log(folder, state.log)
         kept = _kept(state).eval()
         proven_flow(kept.extractor, training.images.shape[1:], progress=progress)  # to be stored with the model
         _save(kept, folder / MODEL, recipe, training, state)
@@ -112,9 +115,16 @@ class Tally(NamedTuple):
 
     loss: float = 0.0
     right: int = 0
+    seen: int = 0
     proven: int = 0
     looked: int = 0
-    seen: int = 0
+
+    def plus(self, loss: float, right: Tensor, proven: Tensor | None) -> Tally:
+        """One more batch; whether its images would be proven is looked at now and then."""
+        count = len(right)
+        looked = (0, 0) if proven is None else (int(proven.sum()), count)
+        rest = (self.proven + looked[0], self.looked + looked[1])
+        return Tally(self.loss + loss * count, self.right + int(right.sum()), self.seen + count, *rest)
 
     def rates(self) -> dict[str, float]:
         """Loss, accuracy, and the certified accuracy as estimated, on the training images as they were used."""
@@ -153,42 +163,46 @@ def _epoch(
             done = (state.epoch + index / batches) / settings.epochs
             radius = settings.radius * grown(done, settings.radius_warmup)
             lr = settings.lr * SCHEDULES[settings.schedule](done, settings.lr_warmup)
-            tally = _step(settings, state, model, images, labels, radius, lr, chance, tally, index)
+            try:
+                result = outcome(settings, model, images, labels, radius, chance)
+            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # weights that are no numbers have no orthogonal factor
+                raise _diverged(state, math.nan) from error
+            loss = _descend(state, result.loss, lr)
+            proven = _proven(recipe, model, result, labels) if index % LOOK_EVERY == 0 else None
+            tally = tally.plus(loss, result.right, proven)
             bar.update(tally.seen, _note(tally, began))
     seconds = time.perf_counter() - began
     row = {"epoch": state.epoch + 1, **tally.rates(), "radius": radius, "lr": lr}
     return row | {"seconds": seconds, "images_per_second": tally.seen / seconds}
 
 
-def _step(
-    settings: TrainingSettings, state: State, model: Classifier, images: Tensor, labels: Tensor, radius: float,
-    lr: float, chance: torch.Generator, tally: Tally, index: int,
-) -> Tally:  # fmt: skip
-    """One batch: loss, gradient, step."""
+def _descend(state: State, loss: Tensor, lr: float) -> float:
+    """One step down the gradient; the value of the loss."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise _diverged(state, value)
     for group in state.optimizer.param_groups:
         group["lr"] = lr
-    result = outcome(settings, model, images, labels, radius, chance)
-    if not math.isfinite(value := float(result.loss.detach())):
-        raise FloatingPointError(
-            f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature"
-        )
     state.optimizer.zero_grad(set_to_none=True)
-    result.loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]
     state.optimizer.step()
     if state.average is not None:
-        state.average.update(model)
-    looked = proven = 0
-    if index % LOOK_EVERY == 0 and isinstance(result.head, SmoothedHead) and _reaches(model):
-        looked, features = len(labels), result.features.detach()
-        proven = int(proven_estimate(result.head, features, labels, reach_of(model, settings.radius)).sum())
-    right, count = int(result.right.sum()), len(labels)
-    return Tally(
-        tally.loss + value * count,
-        tally.right + right,
-        tally.proven + proven,
-        tally.looked + looked,
-        tally.seen + count,
+        state.average.update(state.model)
+    return value
+
+
+def _diverged(state: State, value: float) -> FloatingPointError:
+    return FloatingPointError(
+        f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature "
+        "(the checkpoint of the epoch before is kept)"
     )
+
+
+def _proven(recipe: Recipe, model: Classifier, result: Outcome, labels: Tensor) -> Tensor | None:
+    """Whether each image of the batch would be proven at the recipe's radius, where that can be estimated."""
+    if not isinstance(result.head, SmoothedHead) or not _reaches(model):
+        return None
+    return proven_estimate(result.head, result.features, labels, reach_of(model, recipe.training.radius))
 
 
 def _batches(

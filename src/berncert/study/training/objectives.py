@@ -15,11 +15,12 @@ from torch.nn.utils import parametrize
 
 from berncert.certify import Classifier
 from berncert.polynomial import SmoothedHead
+from berncert.polynomial.head import evaluating
 from berncert.study.attacks import Attack
 from berncert.study.heads import Head, smoothed
 from berncert.study.recipes import TrainingSettings
 
-NEWTON_STEPS = 5
+NEWTON_STEPS, BISECTIONS = 5, 30
 
 
 class Outcome(NamedTuple):
@@ -108,17 +109,12 @@ def attacked_images(
     settings: TrainingSettings, model: Classifier, images: Tensor, labels: Tensor, radius: float, noise: torch.Generator
 ) -> Tensor:
     """PGD in pixel space, in evaluation mode, on the head that the loss is taken of."""
-    training = model.training
-    model.eval()
-    seed = int(torch.randint(2**31, (1,), generator=noise))
-    attack = Attack(2, steps=settings.attack_steps, seed=seed)
-    try:
+    attack = Attack(2, steps=settings.attack_steps, seed=int(torch.randint(2**31, (1,), generator=noise)))
+    with evaluating(model):
         with torch.no_grad():
-            target = Classifier(model.extractor, head_of(model, settings.through))
+            target = Classifier(model.extractor, head_of(model, settings.through)).eval()
         with parametrize.cached():  # weights are normalised once for all steps
             return attack(target, images, labels, radius, batch_size=len(images), progress=False)
-    finally:
-        model.train(training)
 
 
 def boundary_term(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
@@ -141,11 +137,28 @@ def boundary_term(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
         value = lead(x)
         (slope,) = torch.autograd.grad(value.sum(), x)
         with torch.no_grad():
-            ahead = value + (slope * (start - x)).sum(dim=1)
-            x = (start - slope * (ahead / (2 + slope.square().sum(dim=1)))[:, None]).clamp(0, 1)
+            x = _nearest(start, slope, value - (slope * x).sum(dim=1))
     energy = lead(x.detach()).square() / 2 + (features - x.detach()).square().sum(dim=1)
     mean: Tensor = (energy * right).sum() / right.sum().clamp_min(1)
     return mean
+
+
+def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
+    """The minimiser over the cube of (slope x + constant)^2 / 2 + |start - x|^2.
+
+    It is clip(start - t slope) for the t at which slope x + constant = 2 t, found by halving: the left side falls in t.
+    """
+
+    def moved(t: Tensor) -> Tensor:
+        return (start - t[:, None] * slope).clamp(0, 1)
+
+    ahead = (slope * start).sum(dim=1) + constant
+    low, high = (ahead / 2).clamp(max=0), (ahead / 2).clamp(min=0)
+    for _ in range(BISECTIONS):
+        t = (low + high) / 2
+        below = (slope * moved(t)).sum(dim=1) + constant > 2 * t
+        low, high = torch.where(below, t, low), torch.where(below, high, t)
+    return moved((low + high) / 2)
 
 
 @torch.no_grad()

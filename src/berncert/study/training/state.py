@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -31,11 +32,12 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """One more step."""
+        """One more step; buffers are as they are now, since the mean of e.g. two unit vectors is none."""
         self.steps += 1
         keep = min(self.decay, self.steps / (self.steps + 10))
+        trained = {name for name, _ in model.named_parameters()}
         for key, value in model.state_dict().items():
-            if value.is_floating_point():
+            if key in trained:
                 self.values[key].lerp_(value, 1 - keep)
             else:
                 self.values[key].copy_(value)
@@ -62,9 +64,10 @@ class State:
         about = {"epoch": self.epoch, "average_steps": steps, "log": self.log, "recipe": recipe.as_dict()}
         write(path, tensors, FORMAT, about)
 
-    def restore(self, path: Path) -> Self:
-        """As it was when it was saved."""
+    def restore(self, path: Path, recipe: Recipe) -> Self:
+        """As it was when it was saved, by the same recipe."""
         tensors, about = read(path, FORMAT)
+        _same(path.parent, about["recipe"], recipe)
         self.model.load_state_dict(under("model.", tensors))
         optimizer = self.optimizer.state_dict()
         for key, value in under("optimizer.", tensors).items():
@@ -79,7 +82,8 @@ class State:
         return self
 
 
-def claim(folder: Path, recipe: Recipe) -> FileLock:
+@contextmanager
+def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
     """The folder, for this recipe and this process alone; one that holds another training is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,26 +94,45 @@ def claim(folder: Path, recipe: Recipe) -> FileLock:
         raise ValueError(message) from None
     except OSError as error:
         raise ValueError(f"expected a folder that can be written to, got {folder}: {error}") from error
-    wanted = json.loads(json.dumps(recipe.as_dict()))
-    path = folder / RECIPE
-    if path.is_file():
+    try:
+        for partial in folder.glob(".*.partial"):  # of a run that was killed while it wrote
+            partial.unlink()
+        if (folder / RECIPE).exists():
+            _same(folder, _read_recipe(folder / RECIPE), recipe)
+        yield
+    finally:
+        lock.release()
+
+
+def keep_recipe(folder: Path, recipe: Recipe) -> None:
+    """Say what this folder is of, once it is known that it can be trained."""
+    write_text(folder / RECIPE, json.dumps(recipe.as_dict(), indent=2) + "\n")
+
+
+def _read_recipe(path: Path) -> dict[str, Any]:
+    try:
         found = json.loads(path.read_text("utf-8"))
-        if found != wanted:
-            lock.release()
-            raise ValueError(
-                f"expected a new folder or one of the same training, got {folder}, which differs in "
-                f"{', '.join(differences(found, wanted))}; choose another folder, or delete that one to start again"
-            )
-    else:
-        write_text(path, json.dumps(wanted, indent=2) + "\n")
-    return lock
+    except (OSError, ValueError) as error:
+        raise ValueError(f"expected the recipe of a training in {path}, got something else: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"expected the recipe of a training in {path}, got {found!r}")
+    return found
+
+
+def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
+    told = differences(found, json.loads(json.dumps(recipe.as_dict())))
+    if told:
+        raise ValueError(
+            f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(told)}; "
+            "choose another folder, or delete that one to start again"
+        )
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> list[str]:
     """The settings in which two recipes differ, with both values."""
     found: list[str] = []
     for key in sorted({*a, *b}):
-        x, y = a.get(key), b.get(key)
+        x, y = a.get(key, "nothing"), b.get(key, "nothing")
         if isinstance(x, Mapping) and isinstance(y, Mapping):
             found += differences(x, y, f"{under}{key}.")
         elif x != y:
@@ -120,12 +143,15 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> 
 def write_log(folder: Path, log: list[dict[str, float]]) -> None:
     """One line for each epoch, in full precision."""
     if log:
-        rows = ["\t".join(log[0]), *("\t".join(f"{value!r}" for value in row.values()) for row in log)]
+        rows = ["\t".join(log[0]), *("\t".join(repr(row[name]) for name in log[0]) for row in log)]
         write_text(folder / LOG, "\n".join(rows) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
     """At once or not at all."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, "utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(text, "utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
