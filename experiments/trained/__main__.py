@@ -116,9 +116,9 @@ def table(records: list[dict[str, Any]], dataset: str) -> Section:
     radii = chosen[0]["radii"]
     columns = [
         Column("label", "model", lambda r: r["label"]),
-        Column("objective", "objective", lambda r: r["recipe"]["training"]["objective"]),
-        Column("trained_for", "radius", lambda r: r["recipe"]["training"]["radius"], number),
-        Column("parameters", "parameters", lambda r: r["parameters"], "{:,}".format),
+        Column("objective", "", lambda r: r["recipe"]["training"]["objective"]),
+        Column("trained_for", "trained for", lambda r: r["recipe"]["training"]["radius"], number),
+        Column("parameters", "", lambda r: r["parameters"], "{:,}".format),
         *(
             Column(f"at {radius:.4g}", f"at {radius:.3g}" if radius else "right", at(i), str)
             for i, radius in enumerate(radii)
