@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from berncert.arguments import checked_count
 from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, recipe_names
 from berncert.study.training import train
 from berncert.study.training.state import MODEL
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     if arguments.threads is not None:
-        torch.set_num_threads(arguments.threads)
+        torch.set_num_threads(checked_count("threads", arguments.threads))
     recipe = load_recipe(arguments.recipe, **_changes(arguments))
     folder = arguments.out or Path("runs") / recipe.name
     console = Console()

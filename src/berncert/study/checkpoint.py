@@ -127,7 +127,7 @@ def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, d
     path = Path(path)
     told = json.dumps(description)
     values = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    header = {"format": kind, "description": told, "sha256": _digest(values, kind, told)}
+    header = {kind: json.dumps({"sha256": _digest(values, kind, told), "description": description})}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
@@ -144,19 +144,23 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            if header.get("format") != kind:
-                found = header.get("format", "a safetensors file without one")
-                raise ValueError(f"expected a file of the format {kind!r}, got {path}: {found}")
+            if kind not in header:
+                formats = ", ".join(header) or "a safetensors file of something else"
+                raise ValueError(f"expected a {kind}, got {path}: {formats}")
             names = file.keys()
             tensors = {name: file.get_tensor(name).clone() for name in names}  # not a view of the file
     except SafetensorError as error:
         raise ValueError(
             f"expected a whole safetensors file, got {path}, which is cut off or something else ({error}); get it again"
         ) from error
-    told = header.get("description", "")
-    if header.get("sha256") != _digest(tensors, kind, told):
+    try:
+        told = json.loads(header[kind])
+        whole = told["sha256"] == _digest(tensors, kind, json.dumps(told["description"]))
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
         raise ValueError(f"expected the content that was saved, got {path}, which was changed since; get it again")
-    return tensors, json.loads(told)
+    return tensors, told["description"]
 
 
 def _digest(tensors: Mapping[str, Tensor], kind: str, told: str) -> str:

@@ -57,7 +57,7 @@ def train(
     threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line.
     """
     folder = Path(folder)
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = _device(device)
     if recipe.training.precision == "bfloat16" and device.type != "cuda":
         raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
     with claim(folder, recipe), torch.random.fork_rng():
@@ -86,6 +86,20 @@ def train(
         title = f"{recipe.name}: {recipe.training.objective} training"
         training_figure(state.log, title).savefig(folder / PICTURE, dpi=120)
         return load(folder / MODEL)
+
+
+def _device(name: torch.device | str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(
+            f"expected a device that torch knows and sees here, e.g. cpu, got {name!r}: {first}"
+        ) from error
+    return device
 
 
 def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:
