@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 import berncert
+
+settings.register_profile("no times", deadline=None)  # a shared machine is slow when it likes
+settings.load_profile("no times")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

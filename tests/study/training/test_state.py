@@ -37,6 +37,14 @@ def test_another_recipe_in_the_same_folder_is_refused_naming_what_differs(settin
     train(settings, tmp_path, progress=False)
 
 
+def test_a_folder_from_before_a_setting_was_invented_goes_on(settings: Recipe, tmp_path: Path) -> None:
+    train(settings, tmp_path, progress=False)
+    told = json.loads((tmp_path / RECIPE).read_text())
+    del told["training"]["start"]
+    (tmp_path / RECIPE).write_text(json.dumps(told))
+    train(settings, tmp_path, progress=False)
+
+
 def test_a_state_of_another_recipe_is_refused_even_without_its_recipe_file(settings: Recipe, tmp_path: Path) -> None:
     train(settings, tmp_path, progress=False)
     (tmp_path / RECIPE).unlink()

@@ -6,6 +6,7 @@ that one can be changed without telling its section: `load_recipe("mnist", epoch
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 import types
@@ -103,6 +104,7 @@ class TrainingSettings(Section):
     lr_warmup: float = setting(0.2, "the share of the training in which onecycle's learning rate rises", least=0)
     ema: float = setting(0.0, "decay of the running mean of the weights, which is then kept; 0 keeps the last", least=0)
     precision: str = setting("float32", "of the extractor; bfloat16 on a GPU only", choices=("float32", "bfloat16"))
+    start: str | None = setting(None, "a checkpoint to go on from, for fine-tuning: a path, or a shipped one's name")
     seed: int = setting(0, "of weights, order, augmentation and noise", least=0)
 
     def __post_init__(self) -> None:
@@ -171,7 +173,8 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON, every default spelt out."""
-        return asdict(self)
+        told: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return told
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], name: str = "recipe") -> Self:

@@ -15,18 +15,28 @@ from torch import Tensor, nn
 
 from berncert.certify import Classifier
 from berncert.certify.classifier import proven_flow
-from berncert.extractor import build, export
+from berncert.extractor import export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study import data
 from berncert.study.checkpoint import load, save, version
 from berncert.study.data import Dataset
-from berncert.study.heads import Head, build_head, smoothed
+from berncert.study.heads import Head
 from berncert.study.recipes import Recipe
+from berncert.study.training.model import build_model, smoothed_classifier, warm_start
 from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of
 from berncert.study.training.picture import training_figure
 from berncert.study.training.schedules import SCHEDULES, augmented, grown
-from berncert.study.training.state import MODEL, PICTURE, STATE, Average, State, claim, keep_recipe, write_log
+from berncert.study.training.state import (
+    MODEL,
+    PICTURE,
+    STATE,
+    Average,
+    State,
+    claim,
+    keep_recipe,
+    write_log,
+)
 
 LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
 EVALUATION_BATCH = 500
@@ -102,28 +112,6 @@ def _device(name: torch.device | str | None) -> torch.device:
     return device
 
 
-def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:
-    """The untrained model, from the recipe's seed."""
-    settings = recipe.model
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.training.seed)
-        extractor = build(
-            settings.architecture, input_shape, settings.dim, construction=settings.construction, side=settings.side,
-            mean=settings.mean, std=settings.std, **settings.options,
-        )  # fmt: skip
-        scale = 1 / (extractor.lipschitz_estimate or 1.0)
-        head = build_head(
-            settings.head, settings.dim, classes, scale=scale, width=settings.head_width, degree=settings.degree
-        )
-    return Classifier(extractor, head)
-
-
-def smoothed_classifier(model: Classifier) -> Classifier:
-    """What is certified: the same extractor, the head replaced by its polynomial."""
-    assert isinstance(model.head, Head)
-    return Classifier(model.extractor, smoothed(model.head)).eval()
-
-
 class Tally(NamedTuple):
     """Sums over the images seen in this epoch."""
 
@@ -154,6 +142,8 @@ def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
         reach_of(model, 0.0)  # or an error before anything is done
+    if recipe.training.start is not None:
+        warm_start(model, recipe.training.start)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -120,7 +120,9 @@ def _read_recipe(path: Path) -> dict[str, Any]:
 
 
 def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
-    told = differences(found, json.loads(json.dumps(recipe.as_dict())))
+    with suppress(ValueError):  # settings that were not there yet are at their defaults
+        found = Recipe.from_dict(found).as_dict()
+    told = differences(found, recipe.as_dict())
     if told:
         raise ValueError(
             f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(told)}; "
