@@ -55,7 +55,7 @@ def test_every_setting_is_a_flag_and_every_recipe_is_listed(capsys: pytest.Captu
     [
         (["mnits"], "did you mean 'mnist'?"),
         (["moons", "--epochs", "x"], "expected epochs to be a whole number, got 'x'"),
-        (["moons", "--epochs", "0"], "expected a finite epochs >= 1, got 0"),
+        (["moons", "--epochs", "0"], "expected epochs >= 1, got 0"),
         (["moons", "--option", "wdith=3"], "did you mean 'width'?"),
         (["moons", "--option", "width"], "expected a change like epochs=3, got 'width'"),
         (["moons", "--objective", "robust"], "expected objective out of plain, adversarial, certified, gaussian"),

@@ -28,22 +28,23 @@ def main(words: list[str] | None = None) -> int:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
-    asked = next((word for word in words if word in COMMANDS), None)
+    commands_by_name = {}
     for name, about in COMMANDS.items():
-        command = commands.add_parser(
+        commands_by_name[name] = commands.add_parser(
             name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
-        if name == asked:
-            import_module(f"berncert.cli.{name}").add_arguments(command)
-    arguments = parser.parse_args(words)
     try:
+        asked = next((word for word in words if word in COMMANDS), None)
+        if asked is not None:
+            import_module(f"berncert.cli.{asked}").add_arguments(commands_by_name[asked])
+        arguments = parser.parse_args(words)
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except ValueError as error:  # a wrong name, setting or file
         return _fail(error, 2)
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
-        return _fail("stopped; the same command goes on from where it was", 1)
+        return _fail("stopped; the same command goes on from the last epoch that was done", 1)
     return 0
 
 

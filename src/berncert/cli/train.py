@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from berncert.arguments import checked_count
-from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, recipe_names
+from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, parse_value, recipe_names
 from berncert.study.training import train
 from berncert.study.training.state import MODEL
 
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipes = "\n".join(f"  {name:<20} {load_recipe(name).about}" for name in recipe_names())
     parser.epilog = f"recipes:\n{recipes}\n\n{EXAMPLES}"
     parser.add_argument("recipe", metavar="RECIPE", help="one of those below, or a TOML file")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the training (runs/RECIPE)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the training (runs/RECIPE)")
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)"
     )
@@ -66,35 +68,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, a line for each epoch."""
-    import torch
-
     if arguments.threads is not None:
-        torch.set_num_threads(checked_count("threads", arguments.threads))
+        threads, most = checked_count("threads", arguments.threads), 4 * (os.cpu_count() or 1)
+        if threads > most:
+            raise ValueError(f"expected at most {most} threads on this machine, got {threads}")
+        torch.set_num_threads(threads)
     recipe = load_recipe(arguments.recipe, **_changes(arguments))
-    folder = arguments.out or Path("runs") / recipe.name
-    console = Console()
+    if arguments.out == "":
+        raise ValueError("expected a folder for --out, got nothing; . is the current one")
+    folder = Path("runs") / recipe.name if arguments.out is None else Path(arguments.out)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
     _announce(console, recipe, folder)
-    console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold", highlight=False, soft_wrap=True)
+    console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
+
+    done = False
 
     def line(row: dict[str, float]) -> None:
+        nonlocal done
+        done = True
         cells = (
             ("" if math.isnan(row[name]) else form.format(row[name])).rjust(len(heading))
             for name, (heading, form) in COLUMNS.items()
         )
-        console.print("  ".join(cells), highlight=False, soft_wrap=True)
+        console.print("  ".join(cells))
 
     train(recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=line)
     path = folder / MODEL
-    console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})", highlight=False, soft_wrap=True)
+    if not done:
+        console.print("all epochs were done before")
+    console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})")
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings given as flags, read as in a TOML file."""
-    given = [f"{name}={value}" for name in OWNER if (value := getattr(arguments, name, None)) is not None]
-    return dict(map(parse_change, given + arguments.option))
+    given = {name: value for name in OWNER if (value := getattr(arguments, name, None)) is not None}
+    options = dict(map(parse_change, arguments.option))
+    for key in options.keys() & OWNER.keys():
+        raise ValueError(
+            f"expected an option of the architecture, got {key}; that is a setting: --{key.replace('_', '-')}"
+        )
+    return {key: parse_value(key, value) for key, value in given.items()} | options
 
 
 def _announce(console: Console, recipe: Recipe, folder: Path) -> None:
     told = recipe.training
     work = f"{told.objective} training of {recipe.model.architecture} on {recipe.data.dataset}, {told.epochs} epochs"
-    console.print(f"{recipe.name}: {recipe.about}\n{work}, into {folder}", highlight=False, soft_wrap=True)
+    console.print(f"{recipe.name}: {recipe.about}\n{work}, into {folder}")

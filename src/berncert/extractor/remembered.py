@@ -67,7 +67,7 @@ def fingerprint(module: nn.Module) -> str | None:
     everywhere = nn.modules.module
     if everywhere._global_forward_hooks or everywhere._global_forward_pre_hooks or not _own_rules():
         return None
-    digest = hashlib.sha256(f"{metadata.version('berncert')} {torch.__version__}".encode())
+    digest = hashlib.sha256(f"{metadata.version('berncert')} {torch.__version__.split('+')[0]}".encode())
     for name, part in module.named_modules(remove_duplicate=False):
         facts = _facts(part)
         if facts is None:

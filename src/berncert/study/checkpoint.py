@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata, resources
 from os import PathLike
 from pathlib import Path
@@ -123,20 +124,29 @@ def shipped() -> tuple[str, ...]:
 
 
 def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]) -> None:
-    """Tensors and plain JSON as one file, at once or not at all: an old one stays until all of the new one is there."""
+    """Tensors and plain JSON as one file."""
     path = Path(path)
     told = json.dumps(description)
     values = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     header = {kind: json.dumps({"sha256": _digest(values, kind, told), "description": description})}
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    write_whole(path, serialise(values, metadata=header))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """At once or not at all: a file of that name stays as it is until all of the new one is on the disk."""
+    partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
-            file.write(serialise(values, metadata=header))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        message = f"could not write {path}: {error.strerror or error}; what was there before is kept"
+        raise OSError(error.errno, message) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -176,10 +186,10 @@ def found(path: str | PathLike[str]) -> Path:
     """The file at that path, or the one that comes with the package under that name."""
     if Path(path).is_file():
         return Path(path)
-    if Path(path).is_dir():
-        raise ValueError(f"expected a checkpoint file, got the folder {path}; name the file in it: model.safetensors")
     if str(path) in shipped():
         return Path(str(SHIPPED / f"{path}.safetensors"))
+    if Path(path).is_dir():
+        raise ValueError(f"expected a checkpoint file, got the folder {path}; name the file in it: model.safetensors")
     raise FileNotFoundError(
         f"expected the path of a checkpoint, or one that comes with the package ({', '.join(shipped()) or 'none'}), "
         f"got {str(path)!r}, which is neither"
@@ -191,6 +201,6 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
-def version() -> str:
-    """Of this package, as installed."""
-    return metadata.version("berncert")
+def versions() -> dict[str, str]:
+    """Of this package and of torch, without the latter's build for one kind of hardware."""
+    return {"berncert": metadata.version("berncert"), "torch": torch.__version__.split("+")[0]}

@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"epochs": 3.0}, "expected epochs to be a whole number, got 3.0"),
     ({"epochs": True}, "expected epochs to be a whole number, got True"),
     ({"epochs": None}, "expected epochs to be a whole number, got None"),
-    ({"epochs": 0}, "expected a finite epochs >= 1, got 0"),
+    ({"epochs": 0}, "expected epochs >= 1, got 0"),
     ({"lr": "fast"}, "expected lr to be a number, got 'fast'"),
     ({"lr": 0}, "expected a finite lr > 0, got 0"),
     ({"lr": -1.0}, "expected a finite lr > 0, got -1.0"),
@@ -128,7 +128,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"width": "wide"}, "expected width to be like 256, got 'wide'"),
     ({"width": True}, "expected width to be like 256, got True"),
     ({"options": 3}, "expected .*options"),
-    ({"seed": -1}, "expected a finite seed >= 0, got -1"),
+    ({"seed": -1}, "expected seed >= 0, got -1"),
     ({"seed": 2**64}, "expected .*seed"),
 ]
 

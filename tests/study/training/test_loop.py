@@ -23,7 +23,7 @@ from berncert.certify import Classifier
 from berncert.study import data
 from berncert.study.checkpoint import describe, load, read
 from berncert.study.recipes import Recipe, load_recipe
-from berncert.study.training import build_model, loop, train
+from berncert.study.training import build_model, state, train
 from berncert.study.training.state import FORMAT, STATE
 
 TIMES = {"seconds", "images_per_second"}
@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _small_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """To draw the log takes longer than all the rest; tests/study/training/test_state.py has it drawn."""
-    monkeypatch.setattr(loop, "training_figure", lambda *args: Figure(figsize=(1, 1)))
+    monkeypatch.setattr(state, "training_figure", lambda *args: Figure(figsize=(1, 1)))
 
 
 def recipe(**changes: Any) -> Recipe:
@@ -218,8 +218,8 @@ def test_every_objective_learns_the_moons(name: str, tmp_path: Path) -> None:
 
 
 def test_the_estimate_in_the_log_is_what_is_then_proven(tmp_path: Path) -> None:
-    model = run(recipe(test_limit=200, epochs=6), tmp_path)
-    test = data.load("moons", "test", limit=200)
+    model = run(recipe(test_limit=None, epochs=6), tmp_path)
+    test = data.load("moons", "test")
     c = berncert.certify(model, test.images)
     proven = ((c.predicted == test.labels.numpy()) & (c.radius >= 0.05)).mean()
     assert log_of(tmp_path)[-1]["test_certified_estimate"] == pytest.approx(proven, abs=0.011)
@@ -230,7 +230,7 @@ def test_the_checkpoint_tells_how_it_came_to_be(tmp_path: Path) -> None:
     run(settings, tmp_path)
     about = describe(tmp_path / "model.safetensors")["about"]
     assert Recipe.from_dict(about["recipe"]) == settings
-    assert (about["classes"], about["epochs"], about["data"]["images"]) == (["upper", "lower"], 3, 300)
+    assert (about["data"]["classes"], about["data"]["images"], about["epochs"]) == (["upper", "lower"], 300, 3)
 
 
 def test_the_seed_alone_decides_how_a_model_starts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,9 @@ def inlined(function: Kernel) -> Kernel:
 
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    compiled: Any = None
+    with suppress(RuntimeError):  # there is no folder to keep it in that can be written to
+        compiled = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     # Left to itself, numba looks at the file of the function alone, and would go on using a caller compiled with an
     # older version of what it calls. For a proof that will not do.
     kept: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)

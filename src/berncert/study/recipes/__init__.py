@@ -11,6 +11,7 @@ import math
 import tomllib
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import resources
@@ -48,7 +49,7 @@ class DataSettings(Section):
     """What is learnt from."""
 
     dataset: str = setting("digits", "a data set's name, or the path of a folder of images or of an .npz file")
-    train_limit: int | None = setting(None, "only so many training images, the first", least=1)
+    train_limit: int | None = setting(None, "only so many training images, drawn by the seed", least=1)
     test_limit: int | None = setting(1000, "how many test images are looked at after each epoch, for the log", least=1)
     crop: int = setting(0, "augmentation: shift by up to so many pixels, what comes in is grey", least=0)
     flip: bool = setting(False, "augmentation: mirror half of the images")
@@ -139,8 +140,10 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("name", "about"):
             checked(name, getattr(self, name), str, {})
+        if Path(self.name).name != self.name or not self.name:
+            raise ValueError(f"expected a name that a folder can have, got {self.name!r}")
+        known = self._architecture_options()
         for key, value in self.model.options.items():
-            known = self._architecture_options()
             if key not in known:
                 raise _unknown(key, list(known))
             if type(value) is not type(known[key]):
@@ -192,7 +195,9 @@ class Recipe:
                     raise _unknown(f"{section}.{key}", [f"{section}.{name}" for name in known])
             sections[section] = kind(**table)
         for key in given:
-            raise _unknown(key, ["about", *SECTIONS])
+            if key in OWNER:
+                raise ValueError(f"expected {key} in the section [{OWNER[key]}], got it outside of any")
+            raise _unknown(key, ["extends", "name", "about", *SECTIONS])
         return cls(**{"name": name, **head}, **sections)
 
 
@@ -222,16 +227,20 @@ def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any
     else:
         raise ValueError(
             f"expected one of the recipes {', '.join(recipe_names())}, or the path of a TOML file, got {str(name)!r}"
-            f"{_guess(str(name), recipe_names())}"
+            f"{_guess(path.name, recipe_names())}"
         )
     try:
         entries = tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # not TOML, or not even text
         raise ValueError(f"expected a TOML file, got {str(name)!r}, which is none: {error}") from error
     start = entries.pop("extends", None)
-    if not isinstance(start, str | None):
+    if start is None:
+        return entries
+    if not isinstance(start, str):
         raise ValueError(f"expected extends to name a recipe, got {start!r}")
-    return entries if start is None else _merged(_entries(start, (*above, str(name))), entries)
+    basis = _entries(start if start in recipe_names() else path.parent / start, (*above, str(name)))
+    basis.pop("about", None)  # of that one
+    return _merged(basis, entries)
 
 
 def _merged(start: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,22 +252,34 @@ def _merged(start: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def parse_change(text: str) -> tuple[str, Any]:
-    """'epochs=3' -> ("epochs", 3): the value as in a TOML file, or as plain text."""
+    """'epochs=3' -> ("epochs", 3): the value as the setting wants it, or for others as in a TOML file."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ValueError(f"expected a change like epochs=3, got {text!r}")
-    if value.strip().lower() == "none":
-        return key.strip(), None
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+    return key.strip(), parse_value(key.strip(), value.strip())
+
+
+def parse_value(key: str, text: str) -> Any:
+    """What is typed for a setting; `none` is nothing. What cannot be read stays text, for the check to refuse."""
+    kind = get_type_hints(SECTIONS[OWNER[key]])[key] if key in OWNER else None
+    kinds = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if text.lower() == "none" and (types.NoneType in kinds or kind is None):
+        return None
+    if str in kinds:
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    with suppress(ValueError):
+        if float in kinds:
+            return float(text)
+        return tomllib.loads(f"value = {text}")["value"]
+    return text
 
 
 def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     """The value, if it is of that kind and within the limits; whole numbers are taken where fractions are."""
     options = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    if value is None and types.NoneType in options:
+    if types.NoneType in options and (value is None or value == "none"):
         return None
     plain = next(option for option in options if option is not types.NoneType)
     if plain is float and type(value) is int:
@@ -276,7 +297,7 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
         raise ValueError(f"expected {name} out of {', '.join(limits['choices'])}, got {value!r}")
     least, above = limits.get("least"), limits.get("above")
     if least is not None and not least <= value < math.inf:
-        raise ValueError(f"expected a finite {name} >= {least:g}, got {value!r}")
+        raise ValueError(f"expected {'' if plain is int else 'a finite '}{name} >= {least:g}, got {value!r}")
     if above is not None and not above < value < math.inf:
         raise ValueError(f"expected a finite {name} > {above:g}, got {value!r}")
     if plain is int and value > LARGEST:

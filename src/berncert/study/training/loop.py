@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,28 +18,19 @@ from berncert.certify.classifier import proven_flow
 from berncert.extractor import export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
-from berncert.study import data
-from berncert.study.checkpoint import load, save, version
+from berncert.study.checkpoint import load, save, versions
 from berncert.study.data import Dataset
 from berncert.study.heads import Head
-from berncert.study.recipes import Recipe
+from berncert.study.recipes import Recipe, load_recipe
+from berncert.study.training.images import augmented, described, load_images
 from berncert.study.training.model import build_model, smoothed_classifier, warm_start
 from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of
-from berncert.study.training.picture import training_figure
-from berncert.study.training.schedules import SCHEDULES, augmented, grown
-from berncert.study.training.state import (
-    MODEL,
-    PICTURE,
-    STATE,
-    Average,
-    State,
-    claim,
-    keep_recipe,
-    write_log,
-)
+from berncert.study.training.schedules import SCHEDULES, grown
+from berncert.study.training.state import MODEL, STATE, Average, State, claim, keep_recipe, write_log, write_picture
 
 LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
 EVALUATION_BATCH = 500
+MOST_GRID_POINTS = 2**18
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": lambda parameters, settings: torch.optim.Adam(
@@ -52,7 +43,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def train(
-    recipe: Recipe,
+    recipe: Recipe | str,
     folder: str | PathLike[str],
     *,
     data_dir: str | PathLike[str] | None = None,
@@ -66,14 +57,12 @@ def train(
     `log.tsv` has a line for each epoch, `log.png` is a picture of it. On the same machine, with the same number of
     threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line.
     """
-    folder = Path(folder)
-    device = _device(device)
+    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    folder, device = Path(folder), _device(device)
     if recipe.training.precision == "bfloat16" and device.type != "cuda":
         raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
     with claim(folder, recipe), torch.random.fork_rng():
-        sources: dict[str, Any] = {"data_dir": data_dir, "progress": progress}
-        training = data.load(recipe.data.dataset, "train", limit=recipe.data.train_limit, **sources)
-        test = data.load(recipe.data.dataset, "test", limit=recipe.data.test_limit, **sources)
+        training, test = load_images(recipe, data_dir, progress)
         state = _start(recipe, training, device)
         if (folder / STATE).is_file():
             state.restore(folder / STATE, recipe)
@@ -81,20 +70,16 @@ def train(
         while state.epoch < recipe.training.epochs:
             row = _epoch(recipe, state, training, device, progress)
             kept = _kept(state)
-            row |= _look(recipe, kept, test, device)
+            state.log.append(row | _look(recipe, kept, test, device))
             state.epoch += 1
-            state.log.append(row)
             state.save(folder / STATE, recipe)
-            _save(kept, folder / MODEL, recipe, training, state)
-            write_log(folder, state.log)
+            _keep(kept, folder, recipe, state)
             if on_epoch is not None:
-                on_epoch(row)
-        write_log(folder, state.log)
+                on_epoch(state.log[-1])
         kept = _kept(state).eval()
         proven_flow(kept.extractor, training.images.shape[1:], progress=progress)  # to be stored with the model
-        _save(kept, folder / MODEL, recipe, training, state)
-        title = f"{recipe.name}: {recipe.training.objective} training"
-        training_figure(state.log, title).savefig(folder / PICTURE, dpi=120)
+        _keep(kept, folder, recipe, state)
+        write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
         return load(folder / MODEL)
 
 
@@ -103,7 +88,7 @@ def _device(name: torch.device | str | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(
@@ -139,6 +124,7 @@ class Tally(NamedTuple):
 
 def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
     """Before the first step."""
+    _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
         reach_of(model, 0.0)  # or an error before anything is done
@@ -148,7 +134,16 @@ def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     average = Average(model, recipe.training.ema) if recipe.training.ema else None
-    return State(model, OPTIMIZERS[recipe.training.optimizer](wanted, recipe.training), average)
+    return State(model, OPTIMIZERS[recipe.training.optimizer](wanted, recipe.training), average, described(training))
+
+
+def _check_grid(recipe: Recipe) -> None:
+    points = (recipe.model.degree + 1) ** recipe.model.dim
+    if points > MOST_GRID_POINTS:
+        raise ValueError(
+            f"expected at most {MOST_GRID_POINTS} grid points (degree + 1)^dim, as each training step takes them all, "
+            f"got {points:.3g} (degree {recipe.model.degree}, dim {recipe.model.dim}); lower one of the two"
+        )
 
 
 def _epoch(
@@ -196,10 +191,9 @@ def _descend(state: State, loss: Tensor, lr: float) -> float:
 
 
 def _diverged(state: State, value: float) -> FloatingPointError:
-    return FloatingPointError(
-        f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature "
-        "(the checkpoint of the epoch before is kept)"
-    )
+    kept = f"; the checkpoint of epoch {state.epoch} is kept" if state.epoch else ""
+    message = f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature{kept}"
+    return FloatingPointError(message)
 
 
 def _proven(recipe: Recipe, model: Classifier, result: Outcome, labels: Tensor) -> Tensor | None:
@@ -255,14 +249,15 @@ def _reaches(model: Classifier) -> bool:
     return getattr(model.extractor, "lipschitz_estimate", None) is not None
 
 
-def _save(model: Classifier, path: Path, recipe: Recipe, training: Dataset, state: State) -> None:
+def _keep(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:
+    """Write the model as it is now, and the log."""
     about = {
         "recipe": recipe.as_dict(),
-        "data": {"name": training.name, "part": training.part, "images": len(training), "files": dict(training.files)},
-        "classes": list(training.classes),
+        "data": state.data,
         "epochs": state.epoch,
-        "versions": {"berncert": version(), "torch": torch.__version__},
+        "versions": versions(),
         "threads": torch.get_num_threads(),
     }
     assert isinstance(model.head, Head)
-    save(smoothed_classifier(model), path, base=model.head, about=about)
+    save(smoothed_classifier(model), folder / MODEL, base=model.head, about=about)
+    write_log(folder, state.log)

@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 FIRST, LAST = 1 / 25, 1e-4  # of the greatest learning rate: where onecycle starts and ends
 
 
@@ -36,21 +32,6 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {"onecycle": onecycle, "
 def grown(done: float, warmup: float) -> float:
     """From 0 to 1 in the warm-up, then 1: of the radius."""
     return min(1.0, done / warmup) if warmup > 0 else 1.0
-
-
-def augmented(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
-    """Images shifted by up to `crop` pixels, grey coming in, and half of them mirrored; always others."""
-    if images.ndim != 4:
-        return images
-    count, _, height, width = images.shape
-    if crop:
-        windows = F.pad(images, (crop,) * 4, value=0.5).unfold(2, height, 1).unfold(3, width, 1)
-        down, right = torch.randint(2 * crop + 1, (2, count), generator=generator)
-        images = windows[torch.arange(count), :, down, right]
-    if flip:
-        mirrored = torch.rand(count, generator=generator) < 0.5
-        images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
-    return images
 
 
 def _between(start: float, end: float, share: float) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,12 +15,14 @@ from filelock import FileLock, Timeout
 from torch import nn
 
 from berncert.certify import Classifier
-from berncert.study.checkpoint import read, under, write
+from berncert.study.checkpoint import read, under, write, write_whole
 from berncert.study.recipes import Recipe
+from berncert.study.training.picture import training_figure
 
 FORMAT = "berncert training state 1"
 STATE, MODEL, RECIPE = "state.safetensors", "model.safetensors", "recipe.json"
 LOG, PICTURE = "log.tsv", "log.png"
+FILES = (STATE, MODEL, RECIPE, LOG, PICTURE)
 
 
 class Average:
@@ -50,6 +52,8 @@ class State:
     model: Classifier
     optimizer: torch.optim.Optimizer
     average: Average | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    """What it is trained on, so that nothing else takes its place."""
     epoch: int = 0
     log: list[dict[str, float]] = field(default_factory=list)
 
@@ -61,13 +65,28 @@ class State:
         if self.average is not None:
             tensors |= {f"average.{key}": value for key, value in self.average.values.items()}
         steps = 0 if self.average is None else self.average.steps
-        about = {"epoch": self.epoch, "average_steps": steps, "log": self.log, "recipe": recipe.as_dict()}
-        write(path, tensors, FORMAT, about)
+        about = {
+            "epoch": self.epoch,
+            "average_steps": steps,
+            "log": self.log,
+            "recipe": recipe.as_dict(),
+            "data": self.data,
+        }
+        write(path, tensors, FORMAT, about | {"log": self.log})
 
     def restore(self, path: Path, recipe: Recipe) -> Self:
-        """As it was when it was saved, by the same recipe."""
-        tensors, about = read(path, FORMAT)
+        """As it was when it was saved, by the same recipe and on the same images."""
+        try:
+            tensors, about = read(path, FORMAT)
+        except ValueError as error:
+            raise ValueError(f"{error}, or delete {path} to start again") from error
         _same(path.parent, about["recipe"], recipe)
+        other = differences(about["data"], self.data)
+        if other:
+            raise ValueError(
+                f"expected the data that the training in {path.parent} began with, got another: {', '.join(other)}; "
+                "choose another folder, or delete that one to start again"
+            )
         self.model.load_state_dict(under("model.", tensors))
         optimizer = self.optimizer.state_dict()
         for key, value in under("optimizer.", tensors).items():
@@ -95,10 +114,10 @@ def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
     except OSError as error:
         raise ValueError(f"expected a folder that can be written to, got {folder}: {error}") from error
     try:
-        for partial in folder.glob(".*.partial"):  # of a run that was killed while it wrote
-            partial.unlink()
         if (folder / RECIPE).exists():
             _same(folder, _read_recipe(folder / RECIPE), recipe)
+        for name in FILES:  # of a run that was killed while it wrote
+            (folder / f".{name}.partial").unlink(missing_ok=True)
         yield
     finally:
         lock.release()
@@ -106,7 +125,7 @@ def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
     """Say what this folder is of, once it is known that it can be trained."""
-    write_text(folder / RECIPE, json.dumps(recipe.as_dict(), indent=2) + "\n")
+    write_whole(folder / RECIPE, (json.dumps(recipe.as_dict(), indent=2) + "\n").encode())
 
 
 def _read_recipe(path: Path) -> dict[str, Any]:
@@ -122,7 +141,9 @@ def _read_recipe(path: Path) -> dict[str, Any]:
 def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
     with suppress(ValueError):  # settings that were not there yet are at their defaults
         found = Recipe.from_dict(found).as_dict()
-    told = differences(found, recipe.as_dict())
+    decides = {"data", "model", "training"}  # a name does not
+    there, here = ({key: its[key] for key in its.keys() & decides} for its in (found, recipe.as_dict()))
+    told = differences(there, here)
     if told:
         raise ValueError(
             f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(told)}; "
@@ -146,14 +167,11 @@ def write_log(folder: Path, log: list[dict[str, float]]) -> None:
     """One line for each epoch, in full precision."""
     if log:
         rows = ["\t".join(log[0]), *("\t".join(repr(row[name]) for name in log[0]) for row in log)]
-        write_text(folder / LOG, "\n".join(rows) + "\n")
+        write_whole(folder / LOG, ("\n".join(rows) + "\n").encode())
 
 
-def write_text(path: Path, text: str) -> None:
-    """At once or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, "utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+def write_picture(folder: Path, log: list[dict[str, float]], title: str) -> None:
+    """The log as a picture."""
+    picture = io.BytesIO()
+    training_figure(log, title).savefig(picture, dpi=120)
+    write_whole(folder / PICTURE, picture.getvalue())

@@ -1,0 +1,74 @@
+"""The images of a training: which of them, what they are, and how they are changed from epoch to epoch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from berncert.study import data
+from berncert.study.data import Dataset
+from berncert.study.recipes import Recipe
+
+
+def load_images(recipe: Recipe, data_dir: str | PathLike[str] | None, progress: bool | None) -> tuple[Dataset, Dataset]:
+    """Training and test images, as many as the recipe takes: the former drawn by its seed, the latter evenly spread."""
+    settings = recipe.data
+    training, test = (
+        data.load(settings.dataset, split, data_dir=data_dir, progress=progress) for split in ("train", "test")
+    )
+    shape, other = tuple(training.images.shape[1:]), tuple(test.images.shape[1:])
+    if shape != other:
+        raise ValueError(
+            f"expected test images of the training images' shape {shape}, got {other} in {settings.dataset}"
+        )
+    if len(training.classes) < 2:
+        raise ValueError(f"expected at least two classes, got one, {training.classes}, in {settings.dataset}")
+    if (settings.crop or settings.flip) and (len(shape) < 3 or settings.crop >= min(shape[1:])):
+        told = f"crop = {settings.crop}, flip = {settings.flip}"
+        raise ValueError(
+            f"expected crop and flip that fit images of shape {shape}, got {told}; set them to 0 and false"
+        )
+    chance = torch.Generator().manual_seed(recipe.training.seed)
+    drawn = torch.randperm(len(training), generator=chance)[: settings.train_limit].sort().values
+    spread = torch.arange(len(test)) if settings.test_limit is None else _spread(len(test), settings.test_limit)
+    return _subset(training, drawn), _subset(test, spread)
+
+
+def described(training: Dataset) -> dict[str, Any]:
+    """What tells these images from others, as plain JSON."""
+    return {
+        "name": training.name,
+        "part": training.part,
+        "images": len(training),
+        "shape": list(training.images.shape[1:]),
+        "classes": list(training.classes),
+        "files": dict(training.files),
+    }
+
+
+def augmented(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
+    """Images shifted by up to `crop` pixels, grey coming in, and half of them mirrored, drawn by the generator."""
+    count = len(images)
+    if crop:
+        height, width = images.shape[2:]
+        windows = F.pad(images, (crop,) * 4, value=0.5).unfold(2, height, 1).unfold(3, width, 1)
+        down, right = torch.randint(2 * crop + 1, (2, count), generator=generator)
+        images = windows[torch.arange(count), :, down, right]
+    if flip:
+        mirrored = torch.rand(count, generator=generator) < 0.5
+        images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+    return images
+
+
+def _spread(count: int, limit: int) -> Tensor:
+    """At most `limit` of so many rows, from the first to the last."""
+    return torch.arange(min(count, limit)) * count // min(count, limit)
+
+
+def _subset(whole: Dataset, rows: Tensor) -> Dataset:
+    return replace(whole, images=whole.images[rows], labels=whole.labels[rows], indices=whole.indices[rows])
