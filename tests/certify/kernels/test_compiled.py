@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import berncert
+from berncert.certify.kernels.compiled import kernel
 
 PROGRAM = """
 import numpy
@@ -38,3 +39,14 @@ def test_a_change_in_any_kernel_file_makes_numba_compile_anew(tmp_path: Path, ch
     source = package / "certify" / "kernels" / changed
     source.write_text(source.read_text() + "\n# changed\n")
     assert not kept() & first
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(function: object) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    def double(x: float) -> float:
+        return 2 * x
+
+    monkeypatch.setattr("numba.core.dispatcher.FunctionCache", refuse)
+    assert kernel(double)(1.5) == 3.0

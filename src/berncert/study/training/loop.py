@@ -24,7 +24,7 @@ from berncert.study.heads import Head
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training.images import augmented, described, load_images
 from berncert.study.training.model import build_model, smoothed_classifier, warm_start
-from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of
+from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of, stretch_of
 from berncert.study.training.schedules import SCHEDULES, grown
 from berncert.study.training.state import MODEL, STATE, Average, State, claim, keep_recipe, write_log, write_picture
 
@@ -198,7 +198,7 @@ def _diverged(state: State, value: float) -> FloatingPointError:
 
 def _proven(recipe: Recipe, model: Classifier, result: Outcome, labels: Tensor) -> Tensor | None:
     """Whether each image of the batch would be proven at the recipe's radius, where that can be estimated."""
-    if not isinstance(result.head, SmoothedHead) or not _reaches(model):
+    if not isinstance(result.head, SmoothedHead) or stretch_of(model) is None:
         return None
     return proven_estimate(result.head, result.features, labels, reach_of(model, recipe.training.radius))
 
@@ -239,14 +239,10 @@ def _look(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device
     for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
         labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))
         right += int((head(features).argmax(dim=1) == labels).sum())
-        if _reaches(model):
+        if stretch_of(model) is not None:
             proven += int(proven_estimate(head, features, labels, reach_of(model, recipe.training.radius)).sum())
-    share = proven / len(test) if _reaches(model) else math.nan
+    share = math.nan if stretch_of(model) is None else proven / len(test)
     return {"test_accuracy": right / len(test), "test_certified_estimate": share}
-
-
-def _reaches(model: Classifier) -> bool:
-    return getattr(model.extractor, "lipschitz_estimate", None) is not None
 
 
 def _keep(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:

@@ -64,15 +64,21 @@ def head_of(model: Classifier, through: str) -> nn.Module:
     return smoothed(head, differentiable=True) if through == "smoothed" and isinstance(head, Head) else head
 
 
+def stretch_of(model: Classifier) -> float | None:
+    """How far features move at most when pixels move by 1: what the construction aims at, None if at nothing."""
+    estimate: float | None = getattr(model.extractor, "lipschitz_estimate", None)
+    return estimate
+
+
 def reach_of(model: Classifier, radius: float) -> float:
-    """How far features move at most when pixels move by the radius: what the construction aims at."""
-    estimate = getattr(model.extractor, "lipschitz_estimate", None)
-    if estimate is None:
+    """How far features move at most when pixels move by the radius."""
+    stretch = stretch_of(model)
+    if stretch is None:
         raise ValueError(
             "expected an extractor in the lipschitz construction for the certified objective, got one whose constant "
             "is not known while it is trained; set construction='lipschitz', or train with objective='adversarial'"
         )
-    return radius * float(estimate)
+    return radius * stretch
 
 
 def raised_logits(head: nn.Module, features: Tensor, labels: Tensor, reach: float) -> tuple[Tensor, Tensor]:
