@@ -75,7 +75,7 @@ def test_a_training_that_failed_frees_the_folder_at_once(settings: Recipe, tmp_p
 def test_a_file_in_the_way_is_told(way: str, settings: Recipe, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     folder = tmp_path / "file" if way == "a file" else tmp_path / "file" / "run"
-    with pytest.raises(ValueError, match=f"expected a folder that can be written to, got {folder}"):
+    with pytest.raises(OSError, match=f"expected a folder that can be written to, got {folder}"):
         train(settings, folder, progress=False)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -89,7 +89,7 @@ def test_a_read_only_folder_is_told(settings: Recipe, tmp_path: Path) -> None:
     try:
         if user == 0:
             os.seteuid(65534)  # the superuser may write everywhere
-        with pytest.raises(ValueError, match=r"expected a folder that can be written to, got .*locked"):
+        with pytest.raises(OSError, match=r"expected a folder that can be written to, got .*locked"):
             train(settings, folder, progress=False)
     finally:
         os.seteuid(user)

@@ -112,7 +112,8 @@ def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
         message = f"expected a folder that no other training is writing to, got {folder}; wait for that one"
         raise ValueError(message) from None
     except OSError as error:
-        raise ValueError(f"expected a folder that can be written to, got {folder}: {error}") from error
+        message = f"expected a folder that can be written to, got {folder}: {error.strerror or error}"
+        raise OSError(message) from error
     try:
         if (folder / RECIPE).exists():
             _same(folder, _read_recipe(folder / RECIPE), recipe)
