@@ -23,6 +23,7 @@ lint: $(READY)
 bench: $(READY)  ## side-by-side measurements, written to benchmarks/
 	$(PYTHON) -m benchmarks.exact
 	$(PYTHON) -m benchmarks.layers
+	$(PYTHON) -m benchmarks.training
 
 $(READY): pyproject.toml constraints.txt
 	@python3 -c 'import sys; sys.exit("berncert needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else 0'

@@ -87,12 +87,16 @@ def raised_logits(head: nn.Module, features: Tensor, labels: Tensor, reach: floa
     For affine heads this is the worst case of each rival exactly (but for the walls of the cube, where it is more), so
     that the label's is still the largest if and only if the class is proven.
     """
-    if not isinstance(head, SmoothedHead):
-        raise TypeError(f"expected a smoothed head, got {type(head).__name__}; set through='smoothed'")
-    logits, slopes = head.linearise(features)
+    logits, slopes = _smooth(head).linearise(features)
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
     gains: Tensor = torch.linalg.vector_norm(slopes - own, dim=2)
     return logits, logits + reach * gains
+
+
+def _smooth(head: nn.Module) -> SmoothedHead:
+    if not isinstance(head, SmoothedHead):
+        raise TypeError(f"expected a smoothed head, got {type(head).__name__}; set through='smoothed'")
+    return head
 
 
 def attacked_features(
@@ -100,15 +104,16 @@ def attacked_features(
 ) -> Tensor:
     """Features moved by gradient ascent on the loss, by at most `reach` in l2 and within the cube."""
     start = features.detach()
+    fixed = SmoothedHead(_smooth(head).coefficients.detach())
     moved, step = start, 2.0 * reach / settings.attack_steps
     for _ in range(settings.attack_steps):
-        moved = moved.detach().requires_grad_()
-        loss = F.cross_entropy(head(moved) / settings.temperature, labels, reduction="sum")
-        (slope,) = torch.autograd.grad(loss, moved)
-        offset = moved.detach() + step * F.normalize(slope, dim=1) - start
+        logits, slopes = fixed.linearise(moved)
+        pull = (logits / settings.temperature).softmax(dim=1) - F.one_hot(labels, logits.shape[1])
+        slope = torch.einsum("nk,nkd->nd", pull, slopes)  # of the cross-entropy, up to a factor
+        offset = moved + step * F.normalize(slope, dim=1) - start
         length: Tensor = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
         moved = (start + offset * (reach / length.clamp_min(1e-12)).clamp(max=1)).clamp(0, 1)
-    return features + (moved.detach() - start)
+    return features + (moved - start)
 
 
 def attacked_images(
