@@ -338,7 +338,7 @@ def test_what_cannot_be_written_as_json_leaves_the_old_file(path: Path) -> None:
 def test_every_shipped_checkpoint_loads(name: str) -> None:
     if name in shipped():
         assert isinstance(load(name), Classifier)
-        assert describe(name)["about"]["classes"]
+        assert describe(name)["about"]["data"]["classes"]
 
 
 def test_the_checkpoints_of_the_package_have_a_place() -> None:

@@ -52,8 +52,8 @@ def save(
         parts["base"] = base
     description = {"base": None} | {name: _described(name, part) for name, part in parts.items()}
     description |= {"proofs": remember(model.extractor), "about": dict(about or {})}
-    write(path, {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()},
-          FORMAT, description)  # fmt: skip
+    values = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+    write(path, values, FORMAT, description)
 
 
 def load(path: str | PathLike[str], *, base: bool = False, proofs: bool = True) -> Classifier:
@@ -91,10 +91,8 @@ def _described(name: str, part: nn.Module) -> dict[str, Any]:
     """How the part is built, if that is the whole truth."""
     if isinstance(part, SmoothedHead) and name == "head":
         return {"coefficients": list(part.coefficients.shape)}
-    kind, maker = (
-        (Extractor, "berncert.extractor.build") if name == "extractor" else (Head, "berncert.study.heads.build_head")
-    )
-    if type(part) is not kind:
+    kind, maker = MAKERS[name]
+    if not isinstance(part, kind) or type(part) is not kind:
         raise TypeError(
             f"expected a part that tells how it is built ({kind.__name__}), got {type(part).__name__}; make it with "
             f"{maker}, or keep your own module with torch.save"

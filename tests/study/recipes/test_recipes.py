@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from berncert.study.recipes import OWNER, SECTIONS, Recipe, TrainingSettings, load_recipe, parse_change, recipe_names
+from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, parse_value, recipe_names
+from berncert.study.recipes.settings import TrainingSettings
 from berncert.study.training import build_model
 from berncert.study.training.loop import OPTIMIZERS
 from berncert.study.training.schedules import SCHEDULES
@@ -221,3 +222,41 @@ def test_a_change_is_read_as_in_a_toml_file_or_as_plain_text(text: str, change: 
 def test_a_change_without_a_name_or_a_value_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="expected a change like epochs=3"):
         parse_change(text)
+
+
+def test_a_file_with_another_architecture_does_not_inherit_the_options_of_the_old(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "mnist"\n[model]\narchitecture = "resnet"\n')
+    assert load_recipe(tmp_path / "mine.toml").model.options == {}
+
+
+def test_a_recipe_extends_a_file_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "basis.toml").write_text('extends = "moons"\nabout = "old"\n[training]\nepochs = 7\n')
+    (tmp_path / "sub" / "top.toml").write_text('extends = "basis.toml"\n[training]\nlr = 0.5\n')
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe("sub/top.toml")
+    assert (recipe.name, recipe.about, recipe.training.epochs, recipe.training.lr) == ("top", "", 7, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lr", ".01", 0.01), ("lr", "1.", 1.0), ("flip", "True", True), ("dataset", "2024", "2024"),
+        ("train_limit", "none", None), ("epochs", "3", 3), ("epochs", "3.5", 3.5), ("mean", "[0.5, 1]", [0.5, 1]),
+        ("dataset", "'my folder'", "my folder"), ("lr", "fast", "fast"), ("side", "None", None), ("width", "12", 12),
+    ],
+)  # fmt: skip
+def test_what_is_typed_is_read_as_the_setting_wants_it(name: str, text: str, value: object) -> None:
+    assert parse_value(name, text) == value
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a/b", "", "."])
+def test_a_name_that_no_folder_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="expected a name that a folder can have"):
+        Recipe(name=name)
+
+
+def test_a_setting_outside_of_its_section_is_told_where_it_belongs(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("epochs = 1\n")
+    with pytest.raises(ValueError, match=r"expected epochs in the section \[training\]"):
+        load_recipe(tmp_path / "mine.toml")

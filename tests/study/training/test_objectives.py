@@ -17,7 +17,7 @@ from berncert.certify import Classifier
 from berncert.extractor import build
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.study.heads import build_head
-from berncert.study.recipes import TrainingSettings
+from berncert.study.recipes.settings import TrainingSettings
 from berncert.study.training.objectives import (
     attacked_features,
     attacked_images,

@@ -1,4 +1,4 @@
-"""Recipes: all that decides a training, in one small TOML file; each setting is defined once, here.
+"""Recipes: all that decides a training, in one small TOML file.
 
 A recipe has three sections, `data`, `model` and `training`, and may extend another. Settings have different names, so
 that one can be changed without telling its section: `load_recipe("mnist", epochs=3, width=128)`.
@@ -7,120 +7,19 @@ that one can be changed without telling its section: `load_recipe("mnist", epoch
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 import types
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, get_args, get_type_hints
 
-from berncert.extractor import ARCHITECTURES, CONSTRUCTIONS, default_options
-from berncert.study.heads import HEADS
-
-LARGEST = 2**31
-"""No whole number is larger: a seed times a million still fits into 64 bits."""
-
-
-def setting(
-    default: Any, about: str, *, choices: tuple[str, ...] = (), least: float | None = None, above: float | None = None
-) -> Any:
-    """A setting: its default, what it means, and which values make sense."""
-    limits = {"help": about, "choices": choices, "least": least, "above": above}
-    return field(default=default, metadata=limits) if default is not MISSING else field(metadata=limits)
-
-
-class Section:
-    """Settings that check themselves."""
-
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for entry in fields(self):  # type: ignore[arg-type]
-            value = checked(entry.name, getattr(self, entry.name), hints[entry.name], entry.metadata)
-            object.__setattr__(self, entry.name, value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings(Section):
-    """What is learnt from."""
-
-    dataset: str = setting("digits", "a data set's name, or the path of a folder of images or of an .npz file")
-    train_limit: int | None = setting(None, "only so many training images, drawn by the seed", least=1)
-    test_limit: int | None = setting(1000, "how many test images are looked at after each epoch, for the log", least=1)
-    crop: int = setting(0, "augmentation: shift by up to so many pixels, what comes in is grey", least=0)
-    flip: bool = setting(False, "augmentation: mirror half of the images")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSettings(Section):
-    """What is trained."""
-
-    architecture: str = setting("mlp", "the extractor", choices=tuple(ARCHITECTURES))
-    construction: str = setting("lipschitz", "1-Lipschitz layers, or the paper's", choices=CONSTRUCTIONS)
-    dim: int = setting(10, "the number of features", least=1)
-    side: float | None = setting(None, "of the cube that the features lie in, in pixel units (lipschitz)", above=0)
-    mean: tuple[float, ...] | None = setting(None, "of each channel, subtracted first")
-    std: tuple[float, ...] | None = setting(None, "of each channel, divided by first")
-    head: str = setting("identity", "from features to logits", choices=tuple(HEADS))
-    head_width: int = setting(32, "hidden units of the mlp head", least=1)
-    degree: int = setting(1, "of the Bernstein polynomial that takes the head's place", least=1)
-    options: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"help": "of the architecture, e.g. depth and width"}
-    )
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.options, Mapping):
-            raise ValueError(f"expected options to be a table, e.g. {{ width = 128 }}, got {self.options!r}")
-        super().__post_init__()
-        if self.construction == "paper" and self.side is not None:
-            raise ValueError(
-                f"expected no side in the paper's construction, got {self.side}; features end in a sigmoid"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSettings(Section):
-    """How it is trained."""
-
-    objective: str = setting(
-        "certified", "what is made small", choices=("plain", "adversarial", "certified", "gaussian")
-    )
-    through: str = setting("smoothed", "the head that the loss is taken of", choices=("base", "smoothed"))
-    radius: float = setting(0.3, "l2, in pixel units: of the attack, or of what is to be proven", least=0)
-    radius_warmup: float = setting(0.2, "the share of the training in which the radius grows from 0", least=0)
-    attack_steps: int = setting(0, "gradient steps of the attack; certified: 0 takes the linearised margins", least=0)
-    noise: float = setting(0.25, "standard deviation of the noise (gaussian)", least=0)
-    temperature: float = setting(1.0, "logits are divided by it; a small one pushes few images hard", above=0)
-    boundary_weight: float = setting(0.0, "of the paper's fine-tuning term, minus F-hat", least=0)
-    epochs: int = setting(10, "passes over the training images", least=1)
-    batch_size: int = setting(256, "images of one step", least=1)
-    optimizer: str = setting("adam", "the rule of a step", choices=("adam", "sgd"))
-    lr: float = setting(0.01, "the greatest learning rate", above=0)
-    weight_decay: float = setting(0.0, "pull of the weights towards 0", least=0)
-    schedule: str = setting("onecycle", "of the learning rate", choices=("onecycle", "cosine", "constant"))
-    lr_warmup: float = setting(0.2, "the share of the training in which onecycle's learning rate rises", least=0)
-    ema: float = setting(0.0, "decay of the running mean of the weights, which is then kept; 0 keeps the last", least=0)
-    precision: str = setting("float32", "of the extractor; bfloat16 on a GPU only", choices=("float32", "bfloat16"))
-    start: str | None = setting(None, "a checkpoint to go on from, for fine-tuning: a path, or a shipped one's name")
-    seed: int = setting(0, "of weights, order, augmentation and noise", least=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("radius_warmup", "lr_warmup", "ema"):
-            if getattr(self, name) >= 1:
-                raise ValueError(f"expected {name} below 1, got {getattr(self, name)}; it is a share")
-        if self.objective == "certified" and self.through != "smoothed":
-            raise ValueError(
-                f"expected through='smoothed' with the certified objective, got {self.through!r}; what is proven is "
-                "proven of the smoothed head"
-            )
-        if self.objective == "adversarial" and not self.attack_steps:
-            raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper took 20")
-
+from berncert.extractor import default_options
+from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings, checked
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
 OWNER = {entry.name: section for section, kind in SECTIONS.items() for entry in fields(kind)}
@@ -240,6 +139,9 @@ def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any
         raise ValueError(f"expected extends to name a recipe, got {start!r}")
     basis = _entries(start if start in recipe_names() else path.parent / start, (*above, str(name)))
     basis.pop("about", None)  # of that one
+    model = entries.get("model", {})
+    if isinstance(model, dict) and {"architecture", "construction"} & model.keys():
+        basis.get("model", {}).pop("options", None)  # of another architecture
     return _merged(basis, entries)
 
 
@@ -274,35 +176,6 @@ def parse_value(key: str, text: str) -> Any:
             return float(text)
         return tomllib.loads(f"value = {text}")["value"]
     return text
-
-
-def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
-    """The value, if it is of that kind and within the limits; whole numbers are taken where fractions are."""
-    options = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    if types.NoneType in options and (value is None or value == "none"):
-        return None
-    plain = next(option for option in options if option is not types.NoneType)
-    if plain is float and type(value) is int:
-        value = float(value) if abs(value) <= LARGEST else math.inf
-    if plain == tuple[float, ...]:
-        if not isinstance(value, (list, tuple)) or not value or not all(type(v) in (int, float) for v in value):
-            raise ValueError(f"expected {name} to be a list of numbers, one for each channel, got {value!r}")
-        if not all(abs(v) <= LARGEST for v in value):
-            raise ValueError(f"expected {name} to be finite, got {value!r}")
-        return tuple(float(v) for v in value)
-    if plain in (int, float, bool, str) and type(value) is not plain:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-        raise ValueError(f"expected {name} to be {words[plain]}, got {value!r}")
-    if limits.get("choices") and value not in limits["choices"]:
-        raise ValueError(f"expected {name} out of {', '.join(limits['choices'])}, got {value!r}")
-    least, above = limits.get("least"), limits.get("above")
-    if least is not None and not least <= value < math.inf:
-        raise ValueError(f"expected {'' if plain is int else 'a finite '}{name} >= {least:g}, got {value!r}")
-    if above is not None and not above < value < math.inf:
-        raise ValueError(f"expected a finite {name} > {above:g}, got {value!r}")
-    if plain is int and value > LARGEST:
-        raise ValueError(f"expected {name} <= {LARGEST}, got {value!r}")
-    return value
 
 
 def _unknown(key: str, known: list[str]) -> ValueError:

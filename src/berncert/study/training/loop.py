@@ -164,7 +164,8 @@ def _epoch(
             lr = settings.lr * SCHEDULES[settings.schedule](done, settings.lr_warmup)
             try:
                 result = outcome(settings, model, images, labels, radius, chance)
-            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]  # weights that are no numbers have no orthogonal factor
+            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+                # weights that are no numbers have no orthogonal factor
                 raise _diverged(state, math.nan) from error
             loss = _descend(state, result.loss, lr)
             proven = _proven(recipe, model, result, labels) if index % LOOK_EVERY == 0 else None

@@ -18,7 +18,7 @@ from berncert.polynomial import SmoothedHead
 from berncert.polynomial.head import evaluating
 from berncert.study.attacks import Attack
 from berncert.study.heads import Head, smoothed
-from berncert.study.recipes import TrainingSettings
+from berncert.study.recipes.settings import TrainingSettings
 
 NEWTON_STEPS, BISECTIONS = 5, 30
 
