@@ -13,12 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +28,7 @@ import berncert
 from benchmarks import heads
 from benchmarks.memory import peak_memory
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import Job, Timed, machine, measure, shown, usable_cores
+from benchmarks.timing import Job, Timed, measure, origin, shown, usable_cores
 from berncert import Status
 
 PAPER, FASTER = "as the paper ran it: finite differences", "with exact derivatives"
@@ -278,20 +275,15 @@ def introduction(origin: dict[str, Any]) -> str:
 def main() -> None:
     chosen = options()
     torch.set_num_threads(1)
-    origin = {
-        "command": shlex.join(["python", "-m", "benchmarks.exact", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "size": chosen.size._asdict(),
-    }
+    source = origin("benchmarks.exact") | {"size": chosen.size._asdict()}
     tables, further = sections(chosen.size)
-    record = origin | {table.key: table.rows for table in tables} | further
+    record = source | {table.key: table.rows for table in tables} | further
     console = Console()
     for table in tables:
         show(console, table)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "exact.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    (chosen.out / "exact.md").write_text(markdown("Exact certificates, measured", introduction(origin), tables))
+    (chosen.out / "exact.md").write_text(markdown("Exact certificates, measured", introduction(source), tables))
     console.print(f"written: {chosen.out / 'exact.json'}, {chosen.out / 'exact.md'}")
 
 

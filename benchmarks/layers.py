@@ -16,11 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shlex
-import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
@@ -32,7 +29,7 @@ from rich.console import Console
 from benchmarks import peers
 from benchmarks.convolutions import LARGE, SMALL, Case, Measured, Summary, measure
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import machine, shown
+from benchmarks.timing import origin, shown
 from berncert import lipschitz_table
 
 BELOW = 1 - 1e-9
@@ -244,22 +241,17 @@ def introduction(origin: dict[str, Any]) -> str:
 def main() -> None:
     chosen = options()
     torch.set_num_threads(1)
-    origin = {
-        "command": shlex.join(["python", "-m", "benchmarks.layers", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "size": chosen.size._asdict(),
-    }
+    source = origin("benchmarks.layers") | {"size": chosen.size._asdict()}
     start = time.perf_counter()
     tables, further = sections(chosen.size)
-    record = origin | {"seconds": math.ceil(time.perf_counter() - start)} | {t.key: t.rows for t in tables} | further
+    record = source | {"seconds": math.ceil(time.perf_counter() - start)} | {t.key: t.rows for t in tables} | further
     console = Console()
     for table in tables:
         show(console, table)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "layers.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
     (chosen.out / "layers.md").write_text(
-        markdown("Lipschitz bounds of layers, measured", introduction(origin), tables)
+        markdown("Lipschitz bounds of layers, measured", introduction(source), tables)
     )
     console.print(f"written: {chosen.out / 'layers.json'}, {chosen.out / 'layers.md'}")
 

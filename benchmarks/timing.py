@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -67,6 +70,12 @@ def shown(label: str, items: Iterable[Item]) -> Iterator[Item]:
 
 def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def origin(program: str) -> dict[str, Any]:
+    """Where a record comes from: the command, when, and on what."""
+    command = shlex.join(["python", "-m", program, *sys.argv[1:]])
+    return {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
 
 
 def machine() -> dict[str, Any]:

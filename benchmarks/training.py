@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +14,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import machine
+from benchmarks.timing import origin
 from berncert.progress import Bar
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training import build_model
@@ -99,17 +96,13 @@ def main() -> None:
     note = "Batches of 256 random images; the steps of all kinds take turns in one process, on one thread."
     section = Section.of("steps", "Steps", note, columns, measured(chosen.rounds))
     show(Console(), section)
-    origin = {
-        "command": shlex.join(["python", "-m", "benchmarks.training", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-    }
+    source = origin("benchmarks.training")
     intro = (
-        f"Made by `{origin['command']}` on {origin['date'][:10]}, one thread of a shared machine: read the ratios. "
+        f"Made by `{source['command']}` on {source['date'][:10]}, one thread of a shared machine: read the ratios. "
         "Feature-space training through the smoothed head is to cost at most 1.3 times plain training."
     )
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / "training.json").write_text(json.dumps(origin | {"steps": section.rows}, indent=1) + "\n")
+    (chosen.out / "training.json").write_text(json.dumps(source | {"steps": section.rows}, indent=1) + "\n")
     (chosen.out / "training.md").write_text(markdown("Training objectives, measured", intro, [section]))
 
 

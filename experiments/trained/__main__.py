@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shlex
-import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import machine
+from benchmarks.timing import origin
 from rich.console import Console
 
 import berncert
@@ -105,10 +102,7 @@ def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
         "extraction_error": float(c.extraction_error.max()),
         "status": {str(status): int(np.sum(c.status == status)) for status in set(c.status)},
         "certify_seconds": seconds,
-        "command": shlex.join(["python", "-m", "experiments.trained", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-    }
+    } | origin("experiments.trained")
 
 
 def tables(records: list[dict[str, Any]], dataset: str) -> list[Section]:
