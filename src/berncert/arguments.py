@@ -12,7 +12,7 @@ LARGEST_COUNT = 2**62
 
 def checked_norm(norm: Any) -> float:
     """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
-    if not _is_real(norm) or not norm >= 1:
+    if not is_real(norm) or not norm >= 1:
         hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
     return _as_float(norm)
@@ -25,9 +25,16 @@ def checked_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def checked_index(name: str, value: Any) -> int:
+    """A whole number >= 0; anything else is a ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or int(value) < 0:
+        raise ValueError(f"expected a whole number {name} >= 0, got {value!r}; pass an int")
+    return int(value)
+
+
 def checked_tolerance(tolerance: Any) -> float:
     """A relative gap in [0, 1); anything else is a ValueError."""
-    if not _is_real(tolerance) or not 0 <= tolerance < 1:
+    if not is_real(tolerance) or not 0 <= tolerance < 1:
         raise ValueError(
             f"expected a tolerance in [0, 1), got {tolerance!r}; it is the relative gap between radius and upper at "
             "which a proof may stop, e.g. 1e-3"
@@ -35,7 +42,8 @@ def checked_tolerance(tolerance: Any) -> float:
     return float(tolerance)
 
 
-def _is_real(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether it is a number, and not a truth value."""
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 

@@ -1,7 +1,19 @@
-"""Certificates: proven (`certify`), and the paper's estimate of one (`estimate`)."""
+"""Certificates: proven (`certify`), the paper's estimate of one (`estimate`), and one that holds with a probability."""
 
 from berncert.certify.certificate import Certificates, Estimate, ImageCertificates, Status
 from berncert.certify.classifier import Classifier, certify
+from berncert.certify.randomized import RandomizedCertificates, certify_randomized, predict_randomized
 from berncert.certify.rootfinding import estimate
 
-__all__ = ["Certificates", "Classifier", "Estimate", "ImageCertificates", "Status", "certify", "estimate"]
+__all__ = [
+    "Certificates",
+    "Classifier",
+    "Estimate",
+    "ImageCertificates",
+    "RandomizedCertificates",
+    "Status",
+    "certify",
+    "certify_randomized",
+    "estimate",
+    "predict_randomized",
+]

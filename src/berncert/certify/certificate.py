@@ -30,7 +30,7 @@ class Status(StrEnum):
     ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
 
 
-class _Rows:
+class Rows:
     """Arrays that share their first axis: sized, iterable and indexable row by row."""
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificates(_Rows):
+class Certificates(Rows):
     """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
 
     For every row, radius <= true distance to the decision boundary <= upper.
@@ -108,7 +108,7 @@ class ImageCertificates(Certificates):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Estimate(_Rows):
+class Estimate(Rows):
     """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
 
     predicted: Ints
