@@ -28,7 +28,7 @@ import berncert
 from benchmarks import heads
 from benchmarks.memory import peak_memory
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import Job, Timed, measure, origin, shown, usable_cores
+from benchmarks.timing import Job, Timed, made_by, measure, origin, shown, usable_cores
 from berncert import Status
 
 PAPER, FASTER = "as the paper ran it: finite differences", "with exact derivatives"
@@ -262,12 +262,10 @@ def options() -> argparse.Namespace:
     return chosen
 
 
-def introduction(origin: dict[str, Any]) -> str:
-    host = origin["machine"]
-    versions = ", ".join(map(" ".join, host["versions"].items()))
+def introduction(source: dict[str, Any]) -> str:
     return (
-        f"Made by `{origin['command']}` on {origin['date'][:10]}: {host['cpu']}, {host['cores']} cores; {versions}. "
-        f"Times are medians of {origin['size']['repeats']} interleaved rounds on a shared machine: read their ratios. "
+        f"{made_by(source)} "
+        f"Times are medians of {source['size']['repeats']} interleaved rounds on a shared machine: read their ratios. "
         "Full precision is in `exact.json`, beside this file."
     )
 

@@ -29,7 +29,7 @@ from rich.console import Console
 from benchmarks import peers
 from benchmarks.convolutions import LARGE, SMALL, Case, Measured, Summary, measure
 from benchmarks.report import Column, Section, markdown, number, show
-from benchmarks.timing import origin, shown
+from benchmarks.timing import made_by, origin, shown
 from berncert import lipschitz_table
 
 BELOW = 1 - 1e-9
@@ -226,14 +226,13 @@ def options() -> argparse.Namespace:
     return chosen
 
 
-def introduction(origin: dict[str, Any]) -> str:
-    host, found = origin["machine"], peers.versions()
-    versions = ", ".join(map(" ".join, (host["versions"] | found).items()))
+def introduction(source: dict[str, Any]) -> str:
+    found = peers.versions()
     missing = sorted(peers.PACKAGES.keys() - found)
     left_out = f" Not installed, and so not compared: {', '.join(missing)}." if missing else ""
     return (
-        f"Made by `{origin['command']}` on {origin['date'][:10]}: {host['cpu']}, {host['cores']} cores; {versions}."
-        f"{left_out} Times are medians of interleaved rounds on one thread of a shared machine: read their ratios. "
+        f"{made_by(source, found)}{left_out} "
+        f"Times are medians of interleaved rounds on one thread of a shared machine: read their ratios. "
         "Every case at full precision is in `layers.json`, beside this file."
     )
 

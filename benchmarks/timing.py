@@ -78,6 +78,13 @@ def origin(program: str) -> dict[str, Any]:
     return {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
 
 
+def made_by(source: dict[str, Any], others: dict[str, str] | None = None) -> str:
+    """The same in a sentence, with the versions of other packages too."""
+    host = source["machine"]
+    versions = ", ".join(map(" ".join, (host["versions"] | (others or {})).items()))
+    return f"Made by `{source['command']}` on {source['date'][:10]}: {host['cpu']}, {host['cores']} cores; {versions}."
+
+
 def machine() -> dict[str, Any]:
     """What the times were taken on; the load is that of the minute before."""
     return {

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from berncert.arguments import checked_count, checked_norm
 from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
 from berncert.certify.exact import certify_features
-from berncert.certify.inputs import checked_images
+from berncert.certify.inputs import ONE_EACH, checked_images, tried_on
 from berncert.extractor import LipschitzTable, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion
@@ -211,16 +211,10 @@ def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:
 
 def _try_shape(extractor: nn.Module, images: Tensor, dtype: torch.dtype) -> None:
     """An error that says what to do if the extractor does not take images of this shape, or gives no rows."""
-    shape = tuple(images.shape)
-    hint = "one entry of the first axis for each image; a single image is image[None]"
-    try:
-        with torch.no_grad():
-            rows = extractor(torch.zeros(2, *shape[1:], dtype=dtype, device=_device_of(extractor)))
-    except (RuntimeError, ValueError, IndexError) as error:
-        message = str(error).splitlines()[0]
-        raise ValueError(f"expected images that the extractor takes, got shape {shape} ({message}); {hint}") from error
+    rows = tried_on(extractor, "extractor", images, dtype, _device_of(extractor))
     if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 2:
-        raise ValueError(f"expected the extractor to give (N, d) features for images of shape {shape}; {hint}")
+        shape = tuple(images.shape)
+        raise ValueError(f"expected the extractor to give (N, d) features for images of shape {shape}; {ONE_EACH}")
 
 
 def _device_of(extractor: nn.Module) -> torch.device:

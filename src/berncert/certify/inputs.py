@@ -6,10 +6,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from berncert.certify.certificate import Floats
 from berncert.polynomial import SmoothedHead
+
+ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"
+
+
+def tried_on(module: nn.Module, word: str, images: Tensor, dtype: torch.dtype, device: torch.device) -> Any:
+    """What the module gives for two black images of this shape; an error that says what to do if it takes no such."""
+    shape = tuple(images.shape)
+    try:
+        with torch.no_grad():
+            return module(torch.zeros(2, *shape[1:], dtype=dtype, device=device))
+    except (RuntimeError, ValueError, IndexError) as error:
+        message = str(error).splitlines()[0]
+        raise ValueError(f"expected images that the {word} takes, got shape {shape} ({message}); {ONE_EACH}") from error
 
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from berncert.arguments import checked_count, checked_index, is_real
 from berncert.certify.certificate import Flags, Floats, Ints, Rows
-from berncert.certify.inputs import checked_images
+from berncert.certify.inputs import ONE_EACH, checked_images, tried_on
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.proofs.steps import require_evaluation
 from berncert.progress import Bar
@@ -230,17 +230,11 @@ def _checked_model(model: nn.Module) -> nn.Module:
 
 def _classes_of(model: nn.Module, images: Tensor, like: Tensor) -> int:
     """The number of logits; an error that says what to do if the model does not take images of this shape."""
-    shape = tuple(images.shape)
-    hint = "one entry of the first axis for each image; a single image is image[None]"
-    try:
-        with torch.no_grad():
-            logits = model(torch.zeros(2, *shape[1:], dtype=like.dtype, device=like.device))
-    except (RuntimeError, ValueError, IndexError) as error:
-        message = str(error).splitlines()[0]
-        raise ValueError(f"expected images that the model takes, got shape {shape} ({message}); {hint}") from error
+    logits = tried_on(model, "model", images, like.dtype, like.device)
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
         got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-        raise ValueError(f"expected (N, K) logits from the model, got {got} for 2 images of shape {shape[1:]}; {hint}")
+        shape = tuple(images.shape[1:])
+        raise ValueError(f"expected (N, K) logits from the model, got {got} for 2 images of shape {shape}; {ONE_EACH}")
     if logits.shape[1] < 2:
         raise ValueError(
             f"expected a model with at least 2 classes, got {logits.shape[1]}; of one logit z make two: (0, z)"

@@ -28,15 +28,12 @@ def main(words: list[str] | None = None) -> int:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
-    commands_by_name = {}
     for name, about in COMMANDS.items():
-        commands_by_name[name] = commands.add_parser(
-            name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-        )
+        commands.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     try:
         asked = next((word for word in words if word in COMMANDS), None)
         if asked is not None:
-            import_module(f"berncert.cli.{asked}").add_arguments(commands_by_name[asked])
+            import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
         arguments = parser.parse_args(words)
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except ValueError as error:  # a wrong name, setting or file

@@ -16,10 +16,10 @@ from difflib import get_close_matches
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Self, get_type_hints
 
 from berncert.extractor import default_options
-from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings, checked
+from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings, checked, kinds_of
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
 OWNER = {entry.name: section for section, kind in SECTIONS.items() for entry in fields(kind)}
@@ -164,7 +164,7 @@ def parse_change(text: str) -> tuple[str, Any]:
 def parse_value(key: str, text: str) -> Any:
     """What is typed for a setting; `none` is nothing. What cannot be read stays text, for the check to refuse."""
     kind = get_type_hints(SECTIONS[OWNER[key]])[key] if key in OWNER else None
-    kinds = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    kinds = kinds_of(kind)
     if text.lower() == "none" and (types.NoneType in kinds or kind is None):
         return None
     if str in kinds:

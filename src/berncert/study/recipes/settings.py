@@ -111,9 +111,14 @@ class TrainingSettings(Section):
             raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper took 20")
 
 
+def kinds_of(kind: Any) -> tuple[Any, ...]:
+    """The types that a setting of this kind may have."""
+    return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+
+
 def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     """The value, if it is of that kind and within the limits; whole numbers are taken where fractions are."""
-    options = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    options = kinds_of(kind)
     if types.NoneType in options and (value is None or value == "none"):
         return None
     plain = next(option for option in options if option is not types.NoneType)

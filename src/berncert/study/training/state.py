@@ -30,6 +30,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.steps = decay, 0
+        self.trained = {name for name, _ in model.named_parameters()}
         self.values = {key: value.detach().clone() for key, value in model.state_dict().items()}
 
     @torch.no_grad()
@@ -37,9 +38,8 @@ class Average:
         """One more step; buffers are as they are now, since the mean of e.g. two unit vectors is none."""
         self.steps += 1
         keep = min(self.decay, self.steps / (self.steps + 10))
-        trained = {name for name, _ in model.named_parameters()}
         for key, value in model.state_dict().items():
-            if key in trained:
+            if key in self.trained:
                 self.values[key].lerp_(value, 1 - keep)
             else:
                 self.values[key].copy_(value)
@@ -72,7 +72,7 @@ class State:
             "recipe": recipe.as_dict(),
             "data": self.data,
         }
-        write(path, tensors, FORMAT, about | {"log": self.log})
+        write(path, tensors, FORMAT, about)
 
     def restore(self, path: Path, recipe: Recipe) -> Self:
         """As it was when it was saved, by the same recipe and on the same images."""
@@ -152,15 +152,15 @@ def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
         )
 
 
-def differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> list[str]:
+def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> list[str]:
     """The settings in which two recipes differ, with both values."""
     found: list[str] = []
     for key in sorted({*a, *b}):
         x, y = a.get(key, "nothing"), b.get(key, "nothing")
         if isinstance(x, Mapping) and isinstance(y, Mapping):
-            found += differences(x, y, f"{under}{key}.")
+            found += differences(x, y, f"{prefix}{key}.")
         elif x != y:
-            found.append(f"{under}{key} ({x!r} there, {y!r} here)")
+            found.append(f"{prefix}{key} ({x!r} there, {y!r} here)")
     return found
 
 
