@@ -302,7 +302,7 @@ class Broken(nn.Module):
     ("model", "images", "message"),
     [
         (network(), torch.rand(12), r"shape \(N, ...\)"),
-        (network(), torch.rand(2, 11), r"images that the model takes, got shape \(2, 11\)"),
+        (network(), torch.rand(2, 11), r"images that the model takes, got shape \(N, 11\)"),
         (network(), torch.full((1, 12), math.nan), "finite pixels"),
         (network(classes=1), torch.rand(1, 12), "at least 2 classes, got 1"),
         (nn.Identity(), torch.rand(1, 3, 4, 4), r"\(N, K\) logits from the model, got shape \(2, 3, 4, 4\)"),

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+import berncert
+from berncert.certify.images import proven_flow
 from berncert.certify.rootfinding import (
     SOLVERS,
     BoundarySystem,
@@ -273,22 +275,40 @@ def test_the_bar_goes_to_stderr_and_only_when_asked_for(capsys):
         ({"conservatism": -1.0}, "C > 0, got -1.0"),
         ({"conservatism": math.nan}, "C > 0, got nan"),
         ({"conservatism": "2"}, "C > 0, got '2'"),
-        ({"features": [0.5, 0.5]}, r"\(N, 2\), got \(2,\); write features\[None\]"),
-        ({"features": [[0.5]]}, r"\(N, 2\), got \(1, 1\)"),
-        ({"features": [[0.5, 0.5], [0.5]]}, "rows of equal length"),
-        ({"features": [["a", "b"]]}, "real numbers"),
-        ({"features": [[0.5, 1j]]}, "real numbers"),
-        ({"features": [[0.5, 0.5], [0.5, math.nan]]}, "got nan in row 1, axis 1"),
-        ({"features": [[0.5, 0.5], [1.5, 0.5], [2, 2]]}, r"got 1.5 in row 1, axis 0 \(2 of 3 rows"),
-        ({"features": torch.tensor([[0.5, -0.25]])}, "got -0.25 in row 0, axis 1"),
+        ({"inputs": [0.5, 0.5]}, r"\(N, 2\), got \(2,\); write features\[None\]"),
+        ({"inputs": [[0.5]]}, r"\(N, 2\), got \(1, 1\)"),
+        ({"inputs": [[0.5, 0.5], [0.5]]}, "rows of equal length"),
+        ({"inputs": [["a", "b"]]}, "real numbers"),
+        ({"inputs": [[0.5, 1j]]}, "real numbers"),
+        ({"inputs": [[0.5, 0.5], [0.5, math.nan]]}, "got nan in row 1, axis 1"),
+        ({"inputs": [[0.5, 0.5], [1.5, 0.5], [2, 2]]}, r"got 1.5 in row 1, axis 0 \(2 of 3 rows"),
+        ({"inputs": torch.tensor([[0.5, -0.25]])}, "got -0.25 in row 0, axis 1"),
     ],
 )
 def test_bad_input_is_refused_with_what_was_expected_and_what_came(options, message):
-    arguments = {"features": [[0.5, 0.5]]} | options
+    arguments = {"inputs": [[0.5, 0.5]]} | options
     with pytest.raises(ValueError, match=message):
         estimate(random_head(3, 2, degree=1), **arguments)
 
 
 def test_a_head_that_is_not_smoothed_is_refused():
-    with pytest.raises(TypeError, match=r"expected a SmoothedHead, got Linear; make one with berncert\.smooth"):
+    with pytest.raises(
+        TypeError,
+        match=r"expected a SmoothedHead, or a Classifier with one, got Linear; make one with berncert\.smooth",
+    ):
         estimate(torch.nn.Linear(2, 3), [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3.5, math.inf])
+def test_of_images_it_is_that_of_their_features_over_the_proven_bound(norm):
+    layers = [torch.nn.Flatten(), torch.nn.Linear(4, 2), torch.nn.Sigmoid()]
+    model = berncert.Classifier(torch.nn.Sequential(*layers).double(), torch.nn.Linear(2, 3)).eval().smooth(degree=2)
+    images = torch.rand(5, 1, 2, 2, dtype=torch.float64)
+    found = estimate(model, images, norm=norm, solver="regularised")
+    inner = estimate(model.head, model.extractor(images), norm=found.feature_norm[0], solver="regularised")
+    assert len(set(found.feature_norm)) == 1
+    np.testing.assert_allclose(found.feature_distance_estimate, inner.distance_estimate, rtol=1e-9)
+    np.testing.assert_array_equal(found.distance_estimate, found.feature_distance_estimate / found.lipschitz_bound)
+    np.testing.assert_array_equal(found.predicted, model(images).argmax(dim=1))
+    proven = proven_flow(model.extractor, (1, 2, 2), norm).gains.factor(norm, found.feature_norm[0])
+    assert set(found.lipschitz_bound) == {proven}

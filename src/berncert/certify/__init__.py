@@ -1,7 +1,8 @@
 """Certificates: proven (`certify`), the paper's estimate of one (`estimate`), and one that holds with a probability."""
 
-from berncert.certify.certificate import Certificates, Estimate, ImageCertificates, Status
-from berncert.certify.classifier import Classifier, certify
+from berncert.certify.certificate import Certificates, Estimate, ImageCertificates, ImageEstimate, Status
+from berncert.certify.classifier import Classifier
+from berncert.certify.images import certify
 from berncert.certify.randomized import RandomizedCertificates, certify_randomized, predict_randomized
 from berncert.certify.rootfinding import estimate
 
@@ -10,6 +11,7 @@ __all__ = [
     "Classifier",
     "Estimate",
     "ImageCertificates",
+    "ImageEstimate",
     "RandomizedCertificates",
     "Status",
     "certify",

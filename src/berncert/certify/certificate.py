@@ -123,3 +123,18 @@ class Estimate(Rows):
     """Half the sum of squares of the boundary's equations at that point before projection; 0 would be a solution."""
     evaluations: Ints
     """How often the solver evaluated the system, finite differences included; an exact Jacobian counts as one."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageEstimate(Estimate):
+    """The same of images: `distance_estimate` is feature_distance_estimate / lipschitz_bound, in units of the pixels.
+
+    The bound is proven; the distance that it divides is not, so neither is the quotient.
+    """
+
+    feature_distance_estimate: Floats
+    """In feature space, in `feature_norm`: how far away the solver stopped."""
+    feature_norm: Floats
+    """The p of the norm that gave this row its largest estimate."""
+    lipschitz_bound: Floats
+    """Of the extractor, from the norm asked for to `feature_norm`."""

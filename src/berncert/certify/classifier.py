@@ -1,31 +1,17 @@
-"""From image to radius: a classifier of images, and the certificate that its smoothed head and its extractor give."""
+"""A classifier of images: an extractor, and a head on its features."""
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast, overload
+from collections.abc import Sequence
+from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from berncert.arguments import checked_count, checked_norm
-from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
-from berncert.certify.exact import certify_features
-from berncert.certify.inputs import ONE_EACH, checked_images, tried_on
 from berncert.extractor import LipschitzTable, lipschitz_table
-from berncert.extractor.proofs.flow import Flow
-from berncert.extractor.proofs.gains import conversion
-from berncert.extractor.proofs.steps import require_evaluation
-from berncert.extractor.remembered import flow_of, plain_copy
+from berncert.extractor.remembered import plain_copy
 from berncert.polynomial import SmoothedHead, smooth
-from berncert.progress import Bar
-
-UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
-DOWN = 1 - 2.0**-50  # more than the rounding of a subtraction and a division
 
 
 class Classifier(nn.Module):
@@ -55,203 +41,6 @@ class Classifier(nn.Module):
     ) -> LipschitzTable:
         """Where the bound of the extractor comes from, for images of this shape."""
         return lipschitz_table(plain_copy(self.extractor, torch.float64), input_shape, norm, progress=progress)
-
-
-@overload
-def certify(
-    model: SmoothedHead, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
-    threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype = ..., batch_size: int = ...,
-) -> Certificates: ...  # fmt: skip
-@overload
-def certify(
-    model: Classifier, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
-    threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype = ..., batch_size: int = ...,
-) -> ImageCertificates: ...  # fmt: skip
-def certify(
-    model: SmoothedHead | Classifier,
-    inputs: Any,
-    *,
-    norm: float = 2,
-    tolerance: float = 1e-3,
-    max_boxes: int = 100_000,
-    threads: int | None = None,
-    progress: bool | None = None,
-    dtype: torch.dtype = torch.float64,
-    batch_size: int = 256,
-) -> Certificates:
-    """Prove, for each input, how far it is from the nearest one that gets another class.
-
-    Of a `SmoothedHead` and features: for every row, radius <= true distance <= upper: no point of [0,1]^d closer than
-    `radius` changes the class, and `witness`, at distance `upper`, does. All rivals count. The proof holds for the
-    polynomial in real arithmetic, with the coefficients taken as exact, and for `SmoothedHead` evaluated in float64 on
-    any hardware with IEEE arithmetic (denormals included). It says nothing about evaluation in float32, nor about
-    points outside the cube.
-
-    Of a `Classifier` with a smoothed head and images: `radius` is in the units of the pixels. No image closer than it
-    changes the class: of the network in real arithmetic, and of the network as computed in `dtype` (convolutions as
-    sums of products, in any order). Of the proven routes from the norm of the pixels to norms of the features, each row
-    takes the one that gives it most. See `ImageCertificates`.
-
-    inputs: (N, d) features in [0, 1], or (N, ...) images in the units that the extractor was made for (whole numbers
-        are taken as they are, 0 to 255, not scaled): a tensor on any device, an array or nested lists.
-    norm: the p of the norm, 1 <= p <= inf.
-    tolerance: stop when upper - radius <= tolerance * upper.
-    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
-        far as the proof has come, which still holds, and the status says so.
-    threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
-        changes a bit of the result. None takes all cores that this process may use.
-    progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
-    dtype: of the extraction. float32 is faster; what it loses is proven, subtracted, and told in `extraction_error`.
-    batch_size: how many images are extracted together.
-
-    The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
-    Ctrl-C stops within a moment.
-    """
-    if isinstance(model, SmoothedHead):
-        return certify_features(
-            model, inputs, norm=norm, tolerance=tolerance, max_boxes=max_boxes, threads=threads, progress=progress
-        )
-    if not isinstance(model, Classifier) or not isinstance(model.head, SmoothedHead):
-        head = f" with a {type(model.head).__name__}" if isinstance(model, Classifier) else ""
-        raise TypeError(
-            f"expected a SmoothedHead, or a Classifier with one, got {type(model).__name__}{head}; make one with "
-            "berncert.smooth(head, dim, degree) or classifier.smooth(degree)"
-        )
-    if dtype not in UNITS:
-        raise ValueError(f"expected dtype torch.float64 or torch.float32, got {dtype}")
-    p = checked_norm(norm)
-    images = checked_images(inputs)
-    require_evaluation(model.extractor)
-    extractor = plain_copy(model.extractor, dtype)
-    _try_shape(extractor, images, dtype)
-    flow = proven_flow(model.extractor, images.shape[1:], p, dtype=dtype, plain=extractor, progress=progress)
-    features = _extract(extractor, images, dtype, checked_count("batch_size", batch_size), progress)
-    sizes, pixels = _sizes(images), math.prod(images.shape[1:])
-    best: ImageCertificates | None = None
-    for q in _routes(flow, p, model.head.dim):
-        inner = certify_features(
-            model.head, features, norm=q, tolerance=tolerance, max_boxes=max_boxes, threads=threads, progress=progress
-        )
-        found = _in_pixels(inner, features, flow, p, q, pixels, sizes)
-        best = found if best is None else _better(best, found)
-    assert best is not None
-    return best
-
-
-def proven_flow(
-    extractor: nn.Module, input_shape: Sequence[int], norm: float = 2, *, dtype: torch.dtype = torch.float64,
-    plain: nn.Module | None = None, progress: bool | None = None,
-) -> Flow:  # fmt: skip
-    """All that is proven of an extractor as it is run in this dtype; an `Extractor` remembers it."""
-    plain = plain_copy(extractor, dtype) if plain is None else plain
-    return flow_of(extractor, plain, input_shape, norm, UNITS[dtype], progress)
-
-
-def _routes(flow: Flow, p: float, dim: int) -> list[float]:
-    """The feature norms that can give the largest radius to some row; none is left out that could."""
-    bounds = {q: flow.gains.factor(p, q) for q in flow.gains.norms}
-    order = sorted(bounds, key=lambda q: (q != p, q))
-
-    def beaten(q: float) -> bool:
-        # a point that is r away in another norm is at most conversion * r away in this one; of equals the first stays
-        return any(
-            bounds[other] * conversion(other, q, dim) <= bounds[q] * (1 + (1e-9 if rank < order.index(q) else -1e-9))
-            for rank, other in enumerate(order)
-            if other != q
-        )
-
-    return [q for q in order if math.isfinite(bounds[q]) and not beaten(q)] or [p]
-
-
-def _in_pixels(
-    inner: Certificates, features: Floats, flow: Flow, p: float, q: float, pixels: int, sizes: Floats
-) -> ImageCertificates:
-    """What a proof in feature space, in norm q, says about images of these sizes (norm_2), in norm p.
-
-    Features of an image r away are at most bound r away, and those of both are computed with an error. That of the
-    other image grows with its size, which is at most r more, or for p > 2 a power of `pixels` times r.
-    """
-    (count, dim), bound = features.shape, flow.gains.factor(p, q)
-    slope, constant = flow.error * conversion(2.0, q, dim) * (1 + 1e-12)
-    error = (slope * sizes + constant) * (1 + 1e-12)
-    growth = slope * conversion(p, 2.0, pixels)
-    reach, status = inner.radius, inner.status.copy()
-    if flow.limits[0] < 0 or flow.limits[1] > 1:
-        gap = np.minimum(features, 1 - features).min(axis=1)
-        status[gap < reach] = Status.LEAVES_CUBE
-        reach = np.minimum(reach, gap)
-    with np.errstate(all="ignore"):  # a bound or an error that is infinite proves nothing
-        left = np.where(np.isfinite(error), np.maximum(reach - 2 * error, 0.0) * DOWN, 0.0)
-        radius = np.where(left > 0, left / (bound + growth) * DOWN, 0.0)
-    status[(left == 0) & (reach > 0)] = Status.EXTRACTION
-    return ImageCertificates(
-        predicted=inner.predicted,
-        radius=radius,
-        upper=np.full(count, math.inf),
-        witness=inner.witness,
-        rival=inner.rival,
-        status=status,
-        boxes=inner.boxes,
-        features=features,
-        feature_radius=reach,
-        feature_upper=inner.upper,
-        feature_norm=np.full(count, q),
-        lipschitz_bound=np.full(count, bound),
-        extraction_error=error,
-    )
-
-
-def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:
-    """Row by row, the one with the larger radius; the work of both is counted."""
-    wins = b.radius > a.radius
-    fields = {name: (getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__}
-    chosen = {name: np.where(wins.reshape(-1, *(1,) * (x.ndim - 1)), y, x) for name, (x, y) in fields.items()}
-    return ImageCertificates(**chosen | {"boxes": a.boxes + b.boxes})
-
-
-def _try_shape(extractor: nn.Module, images: Tensor, dtype: torch.dtype) -> None:
-    """An error that says what to do if the extractor does not take images of this shape, or gives no rows."""
-    rows = tried_on(extractor, "extractor", images, dtype, _device_of(extractor))
-    if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 2:
-        shape = tuple(images.shape)
-        raise ValueError(f"expected the extractor to give (N, d) features for images of shape {shape}; {ONE_EACH}")
-
-
-def _device_of(extractor: nn.Module) -> torch.device:
-    return next((t.device for t in (*extractor.parameters(), *extractor.buffers())), torch.device("cpu"))
-
-
-def _sizes(images: Tensor) -> Floats:
-    """The norm_2 of each image, rounded up."""
-    rows = images.flatten(1).double()
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.cpu().numpy() * (1 + rows.shape[1] * 2.0**-50)
-
-
-def _extract(
-    extractor: nn.Module, images: Tensor, dtype: torch.dtype, batch_size: int, progress: bool | None
-) -> Floats:
-    """The features of the images, in float64."""
-    device = _device_of(extractor)
-    parts: list[Tensor] = []
-    with torch.no_grad(), _full_precision(), Bar("extracting", total=len(images), progress=progress) as bar:
-        for batch in torch.split(images, batch_size):
-            parts.append(extractor(batch.to(device=device, dtype=dtype)).double().cpu())
-            bar.update(sum(map(len, parts)))
-    return torch.cat(parts).numpy()
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No TF32, no automatic mixed precision: the arithmetic that the rounding bound assumes."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    try:
-        matmul.allow_tf32 = cudnn.allow_tf32 = False
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def _features_of(model: Classifier) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,14 @@ from berncert.polynomial import SmoothedHead
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"
 
 
-def tried_on(module: nn.Module, word: str, images: Tensor, dtype: torch.dtype, device: torch.device) -> Any:
+def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Any:
     """What the module gives for two black images of this shape; an error that says what to do if it takes no such."""
-    shape = tuple(images.shape)
     try:
         with torch.no_grad():
-            return module(torch.zeros(2, *shape[1:], dtype=dtype, device=device))
+            return module(torch.zeros(2, *shape, dtype=dtype, device=device))
     except (RuntimeError, ValueError, IndexError) as error:
-        message = str(error).splitlines()[0]
-        raise ValueError(f"expected images that the {word} takes, got shape {shape} ({message}); {ONE_EACH}") from error
+        got = f"shape (N, {', '.join(map(str, shape))}) ({str(error).splitlines()[0]})"
+        raise ValueError(f"expected images that the {word} takes, got {got}; {ONE_EACH}") from error
 
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:

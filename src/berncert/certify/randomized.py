@@ -230,7 +230,7 @@ def _checked_model(model: nn.Module) -> nn.Module:
 
 def _classes_of(model: nn.Module, images: Tensor, like: Tensor) -> int:
     """The number of logits; an error that says what to do if the model does not take images of this shape."""
-    logits = tried_on(model, "model", images, like.dtype, like.device)
+    logits = tried_on(model, "model", images.shape[1:], like.dtype, like.device)
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
         got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         shape = tuple(images.shape[1:])

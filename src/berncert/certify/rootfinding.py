@@ -5,18 +5,21 @@ The names of the paper: boundary_residuals is Phi, boundary_point is sol, slack 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
 from scipy.optimize import least_squares
 from scipy.special import expit, softmax
+from torch import Tensor
 
 from berncert.arguments import checked_norm
-from berncert.certify.certificate import Estimate, Floats, Ints
-from berncert.certify.inputs import checked_features
+from berncert.certify.certificate import Estimate, Floats, ImageEstimate, Ints
+from berncert.certify.classifier import Classifier
+from berncert.certify.images import Prepared
+from berncert.certify.inputs import checked_features, checked_images
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 
@@ -109,9 +112,19 @@ SOLVERS = {
 JACOBIANS = ("2-point", "exact")
 
 
+@overload
 def estimate(
-    smoothed: SmoothedHead,
-    features: Any,
+    model: SmoothedHead, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
+    jacobian: str = ..., progress: bool | None = ...,
+) -> Estimate: ...  # fmt: skip
+@overload
+def estimate(
+    model: Classifier, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
+    jacobian: str = ..., progress: bool | None = ...,
+) -> ImageEstimate: ...  # fmt: skip
+def estimate(
+    model: SmoothedHead | Classifier,
+    inputs: Any,
     *,
     solver: str = "lm",
     norm: float = 2,
@@ -119,9 +132,11 @@ def estimate(
     jacobian: str = "2-point",
     progress: bool | None = None,
 ) -> Estimate:
-    """The paper's "certified radius" (Algorithm 2): the distance from each row of `features` to where a solver stops.
+    """The paper's "certified radius" (Algorithm 2): the distance from each input's features to where a solver stops.
 
-    It is an estimate, not a radius: points of another class may be closer than it says.
+    It is an estimate, not a radius: points of another class may be closer than it says. Of a `SmoothedHead`, inputs are
+    features of the cube; of a `Classifier`, images, and the distance is divided by the proven bound of the extractor
+    (the paper takes that bound to be 1, which Miyato's normalisation does not make it).
 
     - At best the solver stops at *a* point of the boundary, not at the closest: its distance is then an upper bound of
       the true one. Only `regularised` takes the distance into account, and it trades it against the margin, so that
@@ -151,8 +166,12 @@ def estimate(
         )
     norm = checked_norm(norm)
     conservatism = _checked_conservatism(conservatism)
-    head = _in_float64(smoothed)
-    start = checked_features(head, features)
+    if isinstance(model, Classifier):
+        images = checked_images(inputs)
+        options = {"solver": solver, "conservatism": conservatism, "jacobian": jacobian, "progress": progress}
+        return ImageEstimator(model, images.shape[1:], norm=norm, **options)(images)
+    head = _in_float64(model)
+    start = checked_features(head, inputs)
     with torch.no_grad():
         found = [_solve(head, start[i], conservatism, solver, jacobian) for i in _shown(len(start), progress)]
     points = np.array([f.point for f in found]).reshape(start.shape)
@@ -166,6 +185,33 @@ def estimate(
         residual=np.array([f.residual for f in found], dtype=np.float64),
         evaluations=np.array([f.evaluations for f in found], dtype=np.int64),
     )
+
+
+class ImageEstimator:
+    """`estimate` for images of one shape, batch after batch."""
+
+    def __init__(self, model: Classifier, input_shape: Sequence[int], *, norm: float = 2, **options: Any) -> None:
+        self.prepared = Prepared(model, input_shape, norm=norm, progress=options.get("progress"))
+        self.options = options
+
+    def __call__(self, images: Tensor) -> ImageEstimate:
+        """The estimate of each image; as in `certify`, the norm of the features that gives it most."""
+        features, routes = self.prepared.features(images), self.prepared.routes()
+        found = estimate(self.prepared.head, features, norm=routes[0], **self.options)
+        # the norm has no part in finding the points
+        lengths = np.array([_lengths(features - found.boundary_point, q) for q in routes])
+        bounds = np.array([self.prepared.bound(q) for q in routes])
+        with np.errstate(invalid="ignore"):
+            quotients = np.nan_to_num(lengths / bounds[:, None])  # an infinite bound leaves nothing
+        best = quotients.argmax(axis=0)
+        rows = np.arange(len(features))
+        parts = {name: getattr(found, name) for name in Estimate.__dataclass_fields__}
+        return ImageEstimate(
+            **parts | {"distance_estimate": quotients[best, rows]},
+            feature_distance_estimate=lengths[best, rows],
+            feature_norm=np.array(routes)[best],
+            lipschitz_bound=bounds[best],
+        )
 
 
 class _Found(NamedTuple):
@@ -213,7 +259,8 @@ def _checked_conservatism(conservatism: float | None) -> float | None:
 def _in_float64(smoothed: SmoothedHead) -> SmoothedHead:
     """The same head with float64 coefficients on the CPU: finite differences of float32 values would be noise."""
     if not isinstance(smoothed, SmoothedHead):
-        raise TypeError(f"expected a SmoothedHead, got {type(smoothed).__name__}; make one with berncert.smooth")
+        got = type(smoothed).__name__
+        raise TypeError(f"expected a SmoothedHead, or a Classifier with one, got {got}; make one with berncert.smooth")
     return SmoothedHead(smoothed.coefficients.detach().to("cpu", torch.float64))
 
 

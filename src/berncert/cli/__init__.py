@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from difflib import get_close_matches
 from importlib import import_module
+from typing import NoReturn
 
-COMMANDS = {"train": "train a model by a recipe, or go on with a training that was cut off"}
+COMMANDS = {
+    "demo": "the main job on data that comes along: certify, attack, table, picture, report",
+    "train": "train a model by a recipe, or go on with a training that was cut off",
+    "certify": "prove a radius for each image of a data set; or the paper's estimate, or randomized smoothing",
+    "attack": "look for images that change the class: no certificate can be better than what is left",
+    "curve": "certified accuracy over radii: tables and pictures of any runs, published ones too",
+    "report": "one HTML file with all there is to see of some runs",
+    "inspect": "what a model is made of, and what is proven of it",
+    "explain": "one image: its class, its radius, and what the proof is made of",
+}
 """Command -> what it does. Its module has `add_arguments(parser)` and `run(arguments)`."""
 
 EXAMPLES = """\
 examples:
-  berncert train digits                       half a minute, on data that comes along
-  berncert train mnist --out runs/mnist --radius 1.58
-  berncert train --help                       all recipes and settings
+  berncert demo                               a minute, on data that comes along
+  berncert certify mnist                      the model that comes along, on MNIST's test images
+  berncert curve runs/mnist-exact-l2          its certified accuracy over radii
+  berncert explain digits --index 3           one image, and a picture of the proof
+  berncert COMMAND --help                     what a command takes, with examples
 """
+
+
+class Parser(argparse.ArgumentParser):
+    """Guesses what was meant by a word that it does not know."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"unrecognized arguments: (--[^ =]+)|invalid choice: '([^']+)'", message)
+        known = [*self._option_string_actions, *COMMANDS]
+        close = get_close_matches(wrong[1] or wrong[2], known, n=1) if wrong else []
+        guess = f"; did you mean {close[0]}?" if close else ""
+        super().error(f"{message}{guess}\n{self.prog} --help shows all there is")
 
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; 0 if all is well, 1 if it could not be done, 2 for wrong use."""
     words = sys.argv[1:] if words is None else words
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="berncert",
         description="Smooth a classifier with Bernstein polynomials and prove how far its predictions hold.",
         epilog=EXAMPLES,
@@ -34,14 +59,16 @@ def main(words: list[str] | None = None) -> int:
         asked = next((word for word in words if word in COMMANDS), None)
         if asked is not None:
             import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
-        arguments = parser.parse_args(words)
+        arguments, unknown = parser.parse_known_args(words)
+        if unknown:
+            commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except ValueError as error:  # a wrong name, setting or file
         return _fail(error, 2)
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
-        return _fail("stopped; the same command goes on from the last epoch that was done", 1)
+        return _fail("stopped; the same command goes on from where this one was", 1)
     return 0
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
-from berncert.arguments import checked_count
+from berncert.cli import output
+from berncert.cli.flags import add_data_dir, add_flag, add_hardware, chosen_folder
+from berncert.study.hardware import use_threads
 from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, parse_value, recipe_names
 from berncert.study.training import train
 from berncert.study.training.state import MODEL
@@ -47,11 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"recipes:\n{recipes}\n\n{EXAMPLES}"
     parser.add_argument("recipe", metavar="RECIPE", help="one of those below, or a TOML file")
     parser.add_argument("--out", metavar="DIR", help="folder of the training (runs/RECIPE)")
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)"
-    )
-    parser.add_argument("--device", help="cpu, cuda, ... (a GPU if there is one)")
-    parser.add_argument("--threads", type=int, metavar="N", help="for torch, on the CPU (its own choice)")
+    add_data_dir(parser)
+    add_hardware(parser)
     for section, kind in SECTIONS.items():
         group = parser.add_argument_group(f"settings: {section}", (kind.__doc__ or "").strip())
         for entry in fields(kind):
@@ -60,24 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                     "--option", action="append", default=[], metavar="KEY=VALUE", help="of the architecture: width=128"
                 )
                 continue
-            choices = entry.metadata["choices"]
-            about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
-            flag = f"--{entry.name.replace('_', '-')}"
-            group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
+            add_flag(group, entry)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, a line for each epoch."""
-    if arguments.threads is not None:
-        threads, most = checked_count("threads", arguments.threads), 4 * (os.cpu_count() or 1)
-        if threads > most:
-            raise ValueError(f"expected at most {most} threads on this machine, got {threads}")
-        torch.set_num_threads(threads)
+    use_threads(arguments.threads)
     recipe = load_recipe(arguments.recipe, **_changes(arguments))
-    if arguments.out == "":
-        raise ValueError("expected a folder for --out, got nothing; . is the current one")
-    folder = Path("runs") / recipe.name if arguments.out is None else Path(arguments.out)
-    console = Console(markup=False, highlight=False, soft_wrap=True)
+    folder = chosen_folder(arguments.out, Path("runs") / recipe.name)
+    console = output.console()
     _announce(console, recipe, folder)
     console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
 

@@ -76,31 +76,34 @@ class Attack:
         labels: Tensor,
         radius: float | Tensor,
         *,
+        numbers: Tensor | None = None,
         batch_size: int = 256,
         progress: bool | None = None,
     ) -> Tensor:
         """For each image one within `radius` (one for all, or one for each) that the model gets wrong, if any is found.
 
         Where none is found, the one with the greatest loss. The model is used as it is, in its dtype, and in evaluation
-        mode. The same arguments give the same images, whatever the batch size.
+        mode. The same arguments give the same images, whatever the batch size: the random start of an image follows
+        from the seed and its number, which is its place unless `numbers` tells another.
         """
         images, labels = _checked(model, images, labels, self.pixels)
         radii = _checked_radii(radius, len(images)).to(images)
         if not len(images):
             return images.clone()
+        places = torch.arange(len(images)) if numbers is None else numbers
         found: list[Tensor] = []
         with _frozen(model), Bar("attacking", total=len(images), progress=progress) as bar:
             for rows in torch.split(torch.arange(len(images)), checked_count("batch_size", batch_size)):
-                found.append(self._attack(model, images[rows], labels[rows], radii[rows], rows))
+                found.append(self._attack(model, images[rows], labels[rows], radii[rows], places[rows]))
                 bar.update(int(rows[-1]) + 1)
         return torch.cat(found)
 
-    def _attack(self, model: nn.Module, images: Tensor, labels: Tensor, radii: Tensor, rows: Tensor) -> Tensor:
+    def _attack(self, model: nn.Module, images: Tensor, labels: Tensor, radii: Tensor, places: Tensor) -> Tensor:
         best, score = images.clone(), torch.full((len(images),), -math.inf, dtype=torch.float64, device=images.device)
         ball = radii.view(-1, *(1,) * (images.ndim - 1))
         step = ball * (2.5 / self.steps if self.step_size is None else self.step_size)
         for restart in range(self.restarts):
-            start = self._start(images, rows, restart) * ball if self.random_start else torch.zeros_like(images)
+            start = self._start(images, places, restart) * ball if self.random_start else torch.zeros_like(images)
             x = self._inside(images, start, ball)
             for _ in range(self.steps):
                 x = x.detach().requires_grad_()
@@ -114,11 +117,11 @@ class Attack:
                 self._keep(best, score, x, logits, LOSSES[self.loss](logits, labels), labels)
         return best
 
-    def _start(self, images: Tensor, rows: Tensor, restart: int) -> Tensor:
-        """A random point of the unit ball for each image, which depends on its row only."""
+    def _start(self, images: Tensor, places: Tensor, restart: int) -> Tensor:
+        """A random point of the unit ball for each image, which depends on its number only."""
         starts = []
-        for row in rows.tolist():
-            generator = torch.Generator().manual_seed((self.seed * 1009 + restart) * 1_000_003 + row)
+        for place in places.tolist():
+            generator = torch.Generator().manual_seed((self.seed * 1009 + restart) * 1_000_003 + place)
             if self.norm == 2:
                 point = torch.randn(images.shape[1:], generator=generator, dtype=torch.float64)
                 share = torch.rand((), generator=generator, dtype=torch.float64) ** (1 / point.numel())
@@ -167,24 +170,44 @@ def attacked_accuracy(
     batch_size: int = 256,
     progress: bool | None = None,
 ) -> list[float]:
-    """The share of images that are right and stay right under the attack, for each radius.
-
-    Radii are taken in increasing order and an image that falls stays fallen, so the values never rise.
-    """
-    images, labels = _checked(model, images, labels, attack.pixels)
+    """The share of images that are right and stay right under the attack, for each radius; it never rises."""
     if not len(images):
         raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
+    fallen = fallen_at(model, images, labels, radii, attack, batch_size=batch_size, progress=progress)
+    return [float((fallen > radius).double().mean()) for radius in radii]
+
+
+def fallen_at(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    radii: Sequence[float],
+    attack: Attack,
+    *,
+    numbers: Sequence[int] | None = None,
+    batch_size: int = 256,
+    progress: bool | None = None,
+) -> Tensor:
+    """For each image the least of the radii at which the attack breaks it: 0 if it is wrong as it is, inf if it stands.
+
+    An image that falls is not attacked again: what breaks it at one radius breaks it at all larger ones. `numbers` are
+    those of the images, for the random starts; by default their places.
+    """
+    images, labels = _checked(model, images, labels, attack.pixels)
     for radius in radii:
         _checked_radii(radius, len(images))
-    standing = _right(model, images, labels, batch_size)
-    shares = [0.0] * len(radii)
-    for i in sorted(range(len(radii)), key=lambda i: radii[i]):
-        rows = standing.nonzero().flatten()
-        if len(rows) and radii[i] > 0:
-            moved = attack(model, images[rows], labels[rows], radii[i], batch_size=batch_size, progress=progress)
-            standing[rows] = _right(model, moved, labels[rows], batch_size)
-        shares[i] = float(standing.double().mean())
-    return shares
+    places = torch.arange(len(images)) if numbers is None else torch.as_tensor(numbers)
+    fallen = torch.where(_right(model, images, labels, batch_size), math.inf, 0.0).double()
+    for radius in sorted(radius for radius in radii if radius > 0):
+        rows = (fallen == math.inf).nonzero().flatten()
+        if len(rows):
+            moved = attack(
+                model, images[rows], labels[rows], radius,
+                numbers=places[rows.cpu()], batch_size=batch_size, progress=progress,
+            )  # fmt: skip
+            broken = ~_right(model, moved, labels[rows], batch_size)
+            fallen[rows[broken]] = radius
+    return fallen
 
 
 def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, float]) -> tuple[Tensor, Tensor]:

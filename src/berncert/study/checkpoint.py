@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib import metadata, resources
 from os import PathLike
 from pathlib import Path
@@ -25,9 +23,12 @@ from berncert.certify import Classifier
 from berncert.extractor import Extractor, build
 from berncert.extractor.remembered import fingerprint, remember
 from berncert.polynomial import SmoothedHead
+from berncert.study.folders import write_whole
 from berncert.study.heads import Head, build_head
 
 FORMAT = "berncert checkpoint 1"
+FILE = "model.safetensors"
+"""Its name in the folder of a training."""
 MAKERS: dict[str, tuple[type[Extractor] | type[Head], str]] = {
     "extractor": (Extractor, "berncert.extractor.build"),
     "head": (Head, "berncert.study.heads.build_head"),
@@ -130,23 +131,6 @@ def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, d
     write_whole(path, serialise(values, metadata=header))
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """At once or not at all: a file of that name stays as it is until all of the new one is on the disk."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        message = f"could not write {path}: {error.strerror or error}; what was there before is kept"
-        raise OSError(error.errno, message) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
 def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write` wrote; a file that is cut off, changed, or of another kind is refused."""
     try:
@@ -181,13 +165,14 @@ def _digest(tensors: Mapping[str, Tensor], kind: str, told: str) -> str:
 
 
 def found(path: str | PathLike[str]) -> Path:
-    """The file at that path, or the one that comes with the package under that name."""
-    if Path(path).is_file():
-        return Path(path)
+    """The file at that path or in the training's folder there, or the one of that name that comes with the package."""
+    for place in (Path(path), Path(path) / FILE):
+        if place.is_file():
+            return place
     if str(path) in shipped():
         return Path(str(SHIPPED / f"{path}.safetensors"))
     if Path(path).is_dir():
-        raise ValueError(f"expected a checkpoint file, got the folder {path}; name the file in it: model.safetensors")
+        raise ValueError(f"expected a checkpoint, or a folder with a {FILE} in it, got the folder {path} without one")
     raise FileNotFoundError(
         f"expected the path of a checkpoint, or one that comes with the package ({', '.join(shipped()) or 'none'}), "
         f"got {str(path)!r}, which is neither"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from torch import nn
 from berncert.extractor import miyato
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training import train
-from berncert.study.training.state import LOG, RECIPE, STATE, Average, claim, differences, keep_recipe, write_log
+from berncert.study.training.state import LOG, RECIPE, STATE, Average, claim, keep_recipe, write_log
 
 
 @pytest.fixture
@@ -117,22 +116,6 @@ def test_a_training_leaves_no_other_files(settings: Recipe, tmp_path: Path) -> N
     found = {path.name for path in tmp_path.iterdir()} - {".lock"}
     assert found == {"log.png", "log.tsv", "model.safetensors", "recipe.json", "state.safetensors"}
     assert json.loads((tmp_path / RECIPE).read_text()) == json.loads(json.dumps(settings.as_dict()))
-
-
-DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"a": 1}, {"a": 2}),
-    ({"a": 1}, {}),
-    ({}, {"a": {"b": 1}}),
-    ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}),
-    ({"a": None}, {}),
-    ({"a": {"b": None}}, {"a": {}}),
-]
-
-
-@pytest.mark.parametrize(("a", "b"), DIFFERENT)
-def test_differences_are_found_exactly_where_there_are_some(a: dict[str, Any], b: dict[str, Any]) -> None:
-    assert differences(a, a) == differences(b, b) == []
-    assert len(differences(a, b)) == len(differences(b, a)) == 1
 
 
 def test_the_log_keeps_every_digit_and_each_value_under_its_name(tmp_path: Path) -> None:

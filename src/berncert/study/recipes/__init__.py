@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-import types
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib import resources
@@ -19,7 +17,8 @@ from pathlib import Path
 from typing import Any, Self, get_type_hints
 
 from berncert.extractor import default_options
-from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings, checked, kinds_of
+from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings
+from berncert.study.settings import checked, parsed
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
 OWNER = {entry.name: section for section, kind in SECTIONS.items() for entry in fields(kind)}
@@ -162,20 +161,8 @@ def parse_change(text: str) -> tuple[str, Any]:
 
 
 def parse_value(key: str, text: str) -> Any:
-    """What is typed for a setting; `none` is nothing. What cannot be read stays text, for the check to refuse."""
-    kind = get_type_hints(SECTIONS[OWNER[key]])[key] if key in OWNER else None
-    kinds = kinds_of(kind)
-    if text.lower() == "none" and (types.NoneType in kinds or kind is None):
-        return None
-    if str in kinds:
-        return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
-    if bool in kinds and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    with suppress(ValueError):
-        if float in kinds:
-            return float(text)
-        return tomllib.loads(f"value = {text}")["value"]
-    return text
+    """What is typed for a setting, or for an option of the architecture."""
+    return parsed(text, get_type_hints(SECTIONS[OWNER[key]])[key] if key in OWNER else None)
 
 
 def _unknown(key: str, known: list[str]) -> ValueError:

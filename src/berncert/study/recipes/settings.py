@@ -1,36 +1,14 @@
-"""The settings of a recipe: each is defined once, with its default, what it means, and which values make sense."""
+"""The settings of a recipe."""
 
 from __future__ import annotations
 
-import math
-import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, get_args, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any
 
 from berncert.extractor import ARCHITECTURES, CONSTRUCTIONS
 from berncert.study.heads import HEADS
-
-LARGEST = 2**31
-"""No whole number is larger: a seed times a million still fits into 64 bits."""
-
-
-def setting(
-    default: Any, about: str, *, choices: tuple[str, ...] = (), least: float | None = None, above: float | None = None
-) -> Any:
-    """A setting: its default, what it means, and which values make sense."""
-    limits = {"help": about, "choices": choices, "least": least, "above": above}
-    return field(default=default, metadata=limits)
-
-
-class Section:
-    """Settings that check themselves."""
-
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for entry in fields(self):  # type: ignore[arg-type]
-            value = checked(entry.name, getattr(self, entry.name), hints[entry.name], entry.metadata)
-            object.__setattr__(self, entry.name, value)
+from berncert.study.settings import Section, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,37 +87,3 @@ class TrainingSettings(Section):
             )
         if self.objective == "adversarial" and not self.attack_steps:
             raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper took 20")
-
-
-def kinds_of(kind: Any) -> tuple[Any, ...]:
-    """The types that a setting of this kind may have."""
-    return get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-
-
-def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
-    """The value, if it is of that kind and within the limits; whole numbers are taken where fractions are."""
-    options = kinds_of(kind)
-    if types.NoneType in options and (value is None or value == "none"):
-        return None
-    plain = next(option for option in options if option is not types.NoneType)
-    if plain is float and type(value) is int:
-        value = float(value) if abs(value) <= LARGEST else math.inf
-    if plain == tuple[float, ...]:
-        if not isinstance(value, (list, tuple)) or not value or not all(type(v) in (int, float) for v in value):
-            raise ValueError(f"expected {name} to be a list of numbers, one for each channel, got {value!r}")
-        if not all(abs(v) <= LARGEST for v in value):
-            raise ValueError(f"expected {name} to be finite, got {value!r}")
-        return tuple(float(v) for v in value)
-    if plain in (int, float, bool, str) and type(value) is not plain:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-        raise ValueError(f"expected {name} to be {words[plain]}, got {value!r}")
-    if limits.get("choices") and value not in limits["choices"]:
-        raise ValueError(f"expected {name} out of {', '.join(limits['choices'])}, got {value!r}")
-    least, above = limits.get("least"), limits.get("above")
-    if least is not None and not least <= value < math.inf:
-        raise ValueError(f"expected {'' if plain is int else 'a finite '}{name} >= {least:g}, got {value!r}")
-    if above is not None and not above < value < math.inf:
-        raise ValueError(f"expected a finite {name} > {above:g}, got {value!r}")
-    if plain is int and value > LARGEST:
-        raise ValueError(f"expected {name} <= {LARGEST}, got {value!r}")
-    return value

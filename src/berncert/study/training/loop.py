@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from berncert.certify import Classifier
-from berncert.certify.classifier import proven_flow
+from berncert.certify.images import proven_flow
 from berncert.extractor import export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study.checkpoint import load, save, versions
 from berncert.study.data import Dataset
+from berncert.study.hardware import chosen_device
 from berncert.study.heads import Head
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training.images import augmented, described, load_images
@@ -58,7 +59,7 @@ def train(
     threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line.
     """
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
-    folder, device = Path(folder), _device(device)
+    folder, device = Path(folder), chosen_device(device)
     if recipe.training.precision == "bfloat16" and device.type != "cuda":
         raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
     with claim(folder, recipe), torch.random.fork_rng():
@@ -81,20 +82,6 @@ def train(
         _keep(kept, folder, recipe, state)
         write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
         return load(folder / MODEL)
-
-
-def _device(name: torch.device | str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        first = str(error).splitlines()[0]
-        raise ValueError(
-            f"expected a device that torch knows and sees here, e.g. cpu, got {name!r}: {first}"
-        ) from error
-    return device
 
 
 class Tally(NamedTuple):

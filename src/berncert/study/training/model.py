@@ -10,9 +10,9 @@ from berncert.certify import Classifier
 from berncert.extractor import build
 from berncert.polynomial import smooth
 from berncert.study.checkpoint import load
+from berncert.study.folders import differences
 from berncert.study.heads import Head, build_head, smoothed
 from berncert.study.recipes import Recipe
-from berncert.study.training.state import differences
 
 
 def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:

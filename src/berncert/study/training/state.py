@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from filelock import FileLock, Timeout
 from torch import nn
 
 from berncert.certify import Classifier
-from berncert.study.checkpoint import read, under, write, write_whole
+from berncert.study.checkpoint import FILE, read, under, write
+from berncert.study.folders import claimed, differences, write_whole
 from berncert.study.recipes import Recipe
 from berncert.study.training.picture import training_figure
 
 FORMAT = "berncert training state 1"
-STATE, MODEL, RECIPE = "state.safetensors", "model.safetensors", "recipe.json"
+STATE, MODEL, RECIPE = "state.safetensors", FILE, "recipe.json"
 LOG, PICTURE = "log.tsv", "log.png"
 FILES = (STATE, MODEL, RECIPE, LOG, PICTURE)
 
@@ -104,24 +104,12 @@ class State:
 @contextmanager
 def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
     """The folder, for this recipe and this process alone; one that holds another training is refused."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except Timeout:
-        message = f"expected a folder that no other training is writing to, got {folder}; wait for that one"
-        raise ValueError(message) from None
-    except OSError as error:
-        message = f"expected a folder that can be written to, got {folder}: {error.strerror or error}"
-        raise OSError(message) from error
-    try:
+    with claimed(folder, "training"):
         if (folder / RECIPE).exists():
             _same(folder, _read_recipe(folder / RECIPE), recipe)
         for name in FILES:  # of a run that was killed while it wrote
             (folder / f".{name}.partial").unlink(missing_ok=True)
         yield
-    finally:
-        lock.release()
 
 
 def keep_recipe(folder: Path, recipe: Recipe) -> None:
@@ -150,18 +138,6 @@ def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
             f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(told)}; "
             "choose another folder, or delete that one to start again"
         )
-
-
-def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The settings in which two recipes differ, with both values."""
-    found: list[str] = []
-    for key in sorted({*a, *b}):
-        x, y = a.get(key, "nothing"), b.get(key, "nothing")
-        if isinstance(x, Mapping) and isinstance(y, Mapping):
-            found += differences(x, y, f"{prefix}{key}.")
-        elif x != y:
-            found.append(f"{prefix}{key} ({x!r} there, {y!r} here)")
-    return found
 
 
 def write_log(folder: Path, log: list[dict[str, float]]) -> None:

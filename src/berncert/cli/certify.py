@@ -1,0 +1,98 @@
+"""`berncert certify`: a radius for each image of a data set, kept in a run's folder."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import fields
+
+import numpy as np
+
+from berncert.cli import output
+from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
+from berncert.study.curves import Curve, accuracy_table, default_radii
+from berncert.study.hardware import use_threads
+from berncert.study.methods import CERTIFIERS, RunSettings
+from berncert.study.records import Run
+from berncert.study.runs import default_folder, perform
+
+EXAMPLES = """\
+examples:
+  berncert certify digits
+  berncert certify mnist --norm inf --limit 1000 --data-dir ~/data
+  berncert certify runs/cifar10 --skip 20 --out runs/cifar10-every-20th
+  berncert certify digits --method estimate --limit 50          the paper's radius: not proven
+  berncert certify mnist --method randomized --sigma 0.5 --skip 200
+
+The run is a folder with run.json (all that decides the result) and certificates.tsv (a line for each image, beginning
+with idx, label, predict, radius, correct, time). A run that was cut off goes on when the same command is run again.
+See it with berncert curve, berncert report; one image of it with berncert explain.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the method, and a flag for each setting."""
+    parser.usage = "berncert certify MODEL [--data NAME] [--norm P] [--degree N] [--method NAME] [settings]"
+    parser.description = "Prove, for each image of a data set, a radius within which its class cannot change."
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
+    parser.add_argument("--method", choices=CERTIFIERS, default="exact", help="of the radius (exact)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that tells the settings)")
+    add_data_dir(parser)
+    add_hardware(parser)
+    add_json(parser)
+    shared = [entry.name for entry in fields(RunSettings)]
+    group = parser.add_argument_group("settings of every method", "What is certified, and in which norm.")
+    for entry in fields(RunSettings):
+        add_flag(group, entry, default=entry.name != "batch_size")
+    for name, kind in CERTIFIERS.items():
+        group = parser.add_argument_group(f"settings: --method {name}", (kind.__doc__ or "").strip())
+        for entry in fields(kind):
+            if entry.name not in shared:
+                add_flag(group, entry, default=True)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Certify, and say what came of it."""
+    use_threads(arguments.threads)
+    settings = settings_of(CERTIFIERS[arguments.method], arguments, CERTIFIERS.values())
+    show(perform_as_told(arguments, settings), arguments.json)
+
+
+def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run:
+    """The run that the flags describe."""
+    folder = chosen_folder(arguments.out, default_folder(arguments.model, arguments.method, settings))
+    return perform(
+        arguments.model,
+        settings,
+        folder,
+        data_dir=arguments.data_dir,
+        device=arguments.device,
+        command=shlex.join(["berncert", *sys.argv[1:]]),
+    )
+
+
+def show(run: Run, as_json: bool) -> None:
+    """The accuracy at some radii, how the rows ended, and where they are."""
+    curve = Curve(run.label, run)
+    radii = default_radii([curve])
+    status, counts = np.unique(run.rows["status"], return_counts=True)
+    ends = dict(zip(status.tolist(), counts.tolist(), strict=True))
+    seconds = float(run.rows["time"].sum())
+    if as_json:
+        output.print_json(
+            {
+                "run": str(run.path), "claim": run.claim.name, "norm": str(run.norm), "images": len(run),
+                "right": float(run.correct.mean()), "abstained": int(run.abstained.sum()),
+                "radii": radii, "standing": run.standing(radii), "mean_radius": run.mean_radius,
+                "status": ends, "seconds": seconds,
+            }
+        )  # fmt: skip
+        return
+    console = output.console()
+    console.print(accuracy_table([curve], radii))
+    told = ", ".join(f"{count} {name}" for name, count in ends.items())
+    speed = f"{len(run) / seconds:,.0f} images/s" if seconds else ""
+    console.print(f"{told}; {seconds:.1f} s, {speed}".rstrip(", "))
+    console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(str(run.path))}")

@@ -1,0 +1,64 @@
+"""Flags: those that several commands take, and those that are made from settings where these are defined."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from berncert.study.settings import Section, parsed
+
+Kind = TypeVar("Kind", bound=Section)
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Where data sets are."""
+    about = "where data sets are (else BERNCERT_DATA, the cache, download)"
+    parser.add_argument("--data-dir", metavar="DIR", help=about)
+
+
+def add_hardware(parser: argparse.ArgumentParser) -> None:
+    """What it runs on."""
+    parser.add_argument("--device", help="cpu, cuda, ... (a GPU if there is one)")
+    parser.add_argument("--threads", type=int, metavar="N", help="on the CPU (torch's own choice)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """For programs."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
+
+
+def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: bool = False) -> None:
+    """The flag of one setting, with its help; `default` adds what it is without."""
+    choices = entry.metadata["choices"]
+    about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
+    if default and entry.default is not None:
+        told = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
+        about += f" ({told})"
+    flag = f"--{entry.name.replace('_', '-')}"
+    group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
+
+
+def settings_of(kind: type[Kind], arguments: argparse.Namespace, others: Iterable[type[Section]] = ()) -> Kind:
+    """The settings that the flags give; a flag that only others know is an error."""
+    hints, own = get_type_hints(kind), {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    for other in others:
+        for entry in fields(other):  # type: ignore[arg-type]
+            if entry.name not in own and getattr(arguments, entry.name, None) is not None:
+                flag, word = f"--{entry.name.replace('_', '-')}", f"--method {arguments.method}"
+                raise ValueError(f"expected no {flag} with {word}; {_names(kind)} are its settings")
+    given = {name: getattr(arguments, name, None) for name in own}
+    return kind(**{name: parsed(text, hints[name]) for name, text in given.items() if text is not None})
+
+
+def chosen_folder(out: str | None, default: Path) -> Path:
+    """Where to write."""
+    if out == "":
+        raise ValueError("expected a folder for --out, got nothing; . is the current one")
+    return default if out is None else Path(out)
+
+
+def _names(kind: type[Section]) -> str:
+    return ", ".join(f"--{entry.name.replace('_', '-')}" for entry in fields(kind))  # type: ignore[arg-type]

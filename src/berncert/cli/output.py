@@ -1,0 +1,30 @@
+"""What commands print: text for people, in colour on a terminal only, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+
+def console() -> Console:
+    """For standard output. Names are printed as they are, whatever they look like."""
+    return Console(markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Plain JSON; what is not finite is null, as JSON has no word for it."""
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # numpy and torch
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,194 @@
+"""Runs: a model, a data set and settings, to a folder of records. Killed at any moment, a run goes on to the same rows.
+
+Images are taken in batches of a fixed size from the first on, so that a run in two parts computes what one in one part
+does, bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from berncert.certify import Classifier
+from berncert.polynomial import SmoothedHead
+from berncert.progress import Bar
+from berncert.study import data
+from berncert.study.checkpoint import FILE, describe, found, load
+from berncert.study.data import Dataset
+from berncert.study.folders import claimed
+from berncert.study.hardware import chosen_device
+from berncert.study.methods import RunSettings
+from berncert.study.records import FIRST, FORMAT, Run, Table, opened, read
+
+PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
+
+
+def perform(
+    model: str | PathLike[str],
+    settings: RunSettings,
+    folder: str | PathLike[str],
+    *,
+    data_dir: str | PathLike[str] | None = None,
+    device: str | None = None,
+    command: str = "",
+    progress: bool | None = None,
+) -> Run:
+    """Do what is not done yet of this run, and return all of it.
+
+    model: what `berncert.load` takes. folder: a new one, or that of the same run; one with another run, or that another
+    process is writing to, is refused. command: what was typed, for the record.
+    """
+    place, _ = Path(folder), found(model)
+    settings = replace(settings, data=settings.data or trained_on(model))
+    if settings.data is None:
+        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass --data")
+    with claimed(place, "run"):
+        classifier = loaded(model, settings.degree).to(chosen_device(device))
+        images = chosen_images(settings, data_dir=data_dir, progress=progress)
+        _fits(classifier, images)
+        about = {
+            "format": FORMAT,
+            "kind": settings.kind,
+            "claim": settings.claim.name,
+            "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
+            "model": _model_facts(model),
+            "data": _data_facts(images),
+            "versions": {name: metadata.version(name) for name in PACKAGES},
+            "origin": _origin(model, command),
+        }
+
+        def lipschitz() -> dict[str, Any]:
+            return _lipschitz(classifier, images.images.shape[1:], settings.norm) if settings.has_bound else {}
+
+        first = tuple(settings.radius_column if name == "radius" else name for name in FIRST)
+        with opened(place, about, (*first, *settings.columns), images.indices.numpy(), lipschitz) as table:
+            _finish(table, settings, classifier, images, progress)
+    return read(place)
+
+
+def loaded(model: str | PathLike[str], degree: int | None = None) -> Classifier:
+    """The model as it was saved, or with its base head smoothed anew to this degree."""
+    return load(model) if degree is None else load(model, base=True).smooth(degree)
+
+
+def chosen_images(
+    settings: RunSettings, *, data_dir: str | PathLike[str] | None = None, progress: bool | None = None
+) -> Dataset:
+    """Those that the settings name."""
+    assert settings.data is not None
+    return data.load(
+        settings.data, settings.split, data_dir=data_dir, limit=settings.limit, skip=settings.skip, progress=progress
+    )
+
+
+def trained_on(model: str | PathLike[str]) -> str | None:
+    """The data set that a checkpoint names as its own, if it does."""
+    about = describe(model)["about"]
+    name = about["recipe"]["data"]["dataset"] if about.keys() >= {"recipe"} else None
+    return name if isinstance(name, str) else None
+
+
+def default_folder(model: str | PathLike[str], method: str, settings: RunSettings) -> Path:
+    """runs/, and in it a name that tells what differs from the defaults."""
+    path = Path(model)
+    name = path.resolve().parent.name if path.name == FILE else path.name.removesuffix(".safetensors")
+    told = [name, method, f"l{settings.norm:g}"]
+    for entry in fields(settings):
+        value = getattr(settings, entry.name)
+        if entry.name in ("norm", "method", "data") or value == entry.default:
+            continue
+        text = "+".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)
+        told.append(f"{entry.name.replace('_', '')}{text}")
+    if settings.data is not None and settings.data != trained_on(model):
+        told.insert(1, Path(settings.data).stem)
+    return Path("runs") / "-".join(told)
+
+
+def _finish(
+    table: Table, settings: RunSettings, classifier: Classifier, images: Dataset, progress: bool | None
+) -> None:
+    """The rows that are missing, batch by batch; of a batch that was cut off only those that are."""
+    count, size = len(images), settings.batch_size
+    if table.done == count:
+        return
+    work = settings.work(classifier, images.images.shape[1:])
+    with Bar(settings.doing, total=count, progress=progress) as bar:
+        for start in range(table.done // size * size, count, size):
+            bar.update(start)
+            rows = slice(start, min(start + size, count))
+            labels, numbers = images.labels[rows], images.indices[rows].tolist()
+            began = time.perf_counter()
+            cells = work(images.images[rows], labels, numbers)
+            each = timedelta(seconds=(time.perf_counter() - began) / len(cells))
+            whole = [
+                {"idx": number, "label": label, "correct": found["predict"] == label, "time": each} | found
+                for number, label, found in zip(numbers, labels.tolist(), cells, strict=True)
+            ]
+            table.append(whole[table.done - start :])
+            bar.update(table.done)
+
+
+def _fits(classifier: Classifier, images: Dataset) -> None:
+    """Images of the shape that the network takes, and no more classes than it has."""
+    head, shape = classifier.head, tuple(images.images.shape[1:])
+    wanted = tuple(getattr(classifier.extractor, "description", {}).get("input_shape", shape))
+    if wanted != shape:
+        raise ValueError(f"expected data of shape {wanted}, got {images.name} of shape {shape}; choose other --data")
+    if isinstance(head, SmoothedHead) and len(head.coefficients) < len(images.classes):
+        raise ValueError(
+            f"expected data with at most the {len(head.coefficients)} classes of the model, got {images.name} with "
+            f"{len(images.classes)}; choose other --data"
+        )
+
+
+def _model_facts(model: str | PathLike[str]) -> dict[str, Any]:
+    told = describe(model)
+    parts = {name: told[name] for name in ("extractor", "head", "base")}
+    return {"sha256": hashlib.sha256(found(model).read_bytes()).hexdigest(), **parts}
+
+
+def _data_facts(images: Dataset) -> dict[str, Any]:
+    return {
+        "name": images.name,
+        "split": images.split,
+        "part": images.part,
+        "files": dict(images.files),
+        "images": len(images),
+        "shape": list(images.images.shape[1:]),
+        "sha256": digest(images),
+        "classes": list(images.classes),
+    }
+
+
+def digest(images: Dataset) -> str:
+    """Of the pixels and the labels."""
+    return hashlib.sha256(images.images.numpy().tobytes() + images.labels.numpy().tobytes()).hexdigest()
+
+
+def _lipschitz(classifier: Classifier, shape: Sequence[int], norm: float) -> dict[str, Any]:
+    table = classifier.lipschitz_table(shape, norm)
+    return {"lipschitz": {"norm": norm, "bound": table.bound, "rows": [asdict(row) for row in table]}}
+
+
+def _origin(model: str | PathLike[str], command: str) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "command": command,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
+    }
+
+
+def _device_name(classifier: Classifier) -> str:
+    return next(classifier.parameters()).device.type

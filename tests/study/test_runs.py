@@ -1,0 +1,208 @@
+"""Runs: what they write is what the library says, and what a killed one ends in is what a whole one does."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import berncert
+from berncert.certify import certify_randomized
+from berncert.extractor import build
+from berncert.extractor.remembered import plain_copy
+from berncert.study import data
+from berncert.study.checkpoint import save
+from berncert.study.folders import claimed
+from berncert.study.heads import build_head, smoothed
+from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.records import Run
+from berncert.study.runs import default_folder, perform
+
+QUICK: dict[str, RunSettings] = {
+    "exact": Exact(limit=10, batch_size=4),
+    "exact-inf": Exact(limit=10, batch_size=4, norm=math.inf),
+    "estimate": Estimated(limit=3, batch_size=2, solver="regularised"),
+    "randomized": Randomized(limit=5, n=200, n0=10, batch_size=2),
+    "attack": Attacked(limit=10, batch_size=4, radii=(0.25, 1.0), steps=5),
+}
+
+
+def without_times(folder: Path) -> list[list[str]]:
+    (table,) = folder.glob("*.tsv")
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    place = rows[0].index("time")
+    return [row[:place] + row[place + 1 :] for row in rows]
+
+
+def test_an_exact_run_keeps_what_certify_proves(tmp_path: Path) -> None:
+    run = perform("digits", Exact(skip=30), tmp_path / "run")
+    test = data.load("digits", skip=30)
+    c = berncert.certify(berncert.load("digits"), test.images)
+    np.testing.assert_array_equal(run.rows["idx"], test.indices)
+    np.testing.assert_array_equal(run.rows["label"], test.labels)
+    np.testing.assert_array_equal(run.rows["predict"], c.predicted)
+    np.testing.assert_array_equal(run.radius, c.radius)
+    np.testing.assert_array_equal(run.correct, c.predicted == test.labels.numpy())
+    np.testing.assert_array_equal(run.vectors("witness"), c.witness)
+    np.testing.assert_array_equal(run.vectors("features"), c.features)
+    assert run.rows["status"].tolist() == [status.name for status in c.status]
+    assert run.complete
+    assert run.about["settings"]["data"] == "digits"
+    assert run.about["lipschitz"]["bound"] == pytest.approx(c.lipschitz_bound[0], rel=1e-9)
+
+
+def test_an_estimate_is_kept_as_one(tmp_path: Path) -> None:
+    run = perform("digits", QUICK["estimate"], tmp_path / "run")
+    images = data.load("digits", limit=2).images  # the first batch
+    found = berncert.estimate(berncert.load("digits"), images, solver="regularised")
+    np.testing.assert_array_equal(run.radius[:2], found.distance_estimate)
+    assert run.claim.name == "ESTIMATE"
+    assert set(run.rows["status"]) == {"ESTIMATE"}
+
+
+def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_path: Path) -> None:
+    run = perform("digits", Randomized(skip=100, n=300, n0=20, sigma=0.5, seed=3), tmp_path / "run")
+    test, model = data.load("digits", skip=100), berncert.load("digits")
+    plain = berncert.Classifier(plain_copy(model.extractor, torch.float32), model.head.float()).eval()
+    for row, number in enumerate(test.indices.tolist()):
+        (c,) = certify_randomized(
+            plain, test.images[row][None], sigma=0.5, n=300, n0=20, seed=3, first_index=number
+        )  # fmt: skip
+        assert run.rows["predict"][row] == c.predicted
+        assert run.radius[row] == c.probable_radius
+        np.testing.assert_array_equal(run.vectors("counts")[row], c.counts)
+    assert run.claim.name == "PROBABLE"
+
+
+def test_what_is_proven_is_never_above_what_an_attack_leaves(tmp_path: Path) -> None:
+    for norm in (2.0, math.inf):
+        proven = perform("digits", Exact(norm=norm, skip=3), tmp_path / f"proven{norm}")
+        attacked = perform("digits", Attacked(norm=norm, skip=3, radii=(0.05, 0.3, 0.6, 1.0)), tmp_path / f"a{norm}")
+        np.testing.assert_array_equal(proven.rows["predict"], attacked.rows["predict"])
+        right = proven.correct
+        assert (proven.radius[right] <= attacked.radius[right]).all()
+        assert (attacked.radius[~right] == 0).all()
+        grid = np.linspace(0, 1.5, 31)
+        assert (proven.standing(grid) <= attacked.standing(grid)).all()
+
+
+def test_another_degree_smooths_the_base_head_anew(tmp_path: Path) -> None:
+    base = build_head("mlp", 3, 10, degree=1)
+    extractor = build("mlp", (1, 8, 8), dim=3, depth=2, width=8)
+    path = tmp_path / "m.safetensors"
+    save(berncert.Classifier(extractor, smoothed(base)).eval(), path, base=base)
+    images = data.load("digits", limit=20).images
+    for degree in (1, 4):
+        run = perform(path, Exact(data="digits", limit=20, degree=degree), tmp_path / str(degree))
+        model = berncert.Classifier(extractor, base).eval().smooth(degree)
+        np.testing.assert_array_equal(run.radius, berncert.certify(model, images).radius)
+    saved = perform(path, Exact(data="digits", limit=20), tmp_path / "saved")
+    assert without_times(saved.path) == without_times(tmp_path / "1")
+    with pytest.raises(ValueError, match="does not tell what it was trained on; pass --data"):
+        perform(path, Exact(), tmp_path / "unknown")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_run_in_two_parts_has_the_rows_of_one(tmp_path: Path, name: str) -> None:
+    settings = QUICK[name]
+    whole = perform("digits", settings, tmp_path / "whole")
+    perform("digits", settings, tmp_path / "parts")
+    (table,) = (tmp_path / "parts").glob("*.tsv")
+    for cut in (0.2, 0.55, 0.9):
+        os.truncate(table, int(cut * table.stat().st_size))
+        perform("digits", settings, tmp_path / "parts")
+        assert without_times(tmp_path / "parts") == without_times(tmp_path / "whole")
+    assert whole.complete
+
+
+def rows_in(folder: Path) -> int:
+    table = folder / "certificates.tsv"
+    return table.read_bytes().count(b"\n") - 1 if table.exists() else 0
+
+
+def test_kill_9_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    words = ["certify", "digits", "--method", "randomized", "--limit", "60", "--n", "2000", "--threads", "1"]
+    command = [sys.executable, "-m", "berncert", *words, "--out"]
+    for enough in (1, 20):
+        process = subprocess.Popen([*command, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while rows_in(folder) < enough:
+            assert process.poll() is None, "it ended too soon"
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        assert enough <= rows_in(folder) < 60
+    for place in (folder, tmp_path / "whole"):
+        subprocess.run([*command, str(place)], check=True, capture_output=True)
+    assert without_times(folder) == without_times(tmp_path / "whole")
+
+
+def test_a_second_process_on_one_folder_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "berncert", "certify", "digits", "--limit", "3", "--out", str(tmp_path / "run")]
+    with claimed(tmp_path / "run", "run"):
+        second = subprocess.run(command, capture_output=True, text=True)
+    assert second.returncode == 2
+    assert "expected a folder that no other run is writing to" in second.stderr
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        ("digits", Exact(data="moons"), r"expected data of shape \(1, 8, 8\), got moons of shape \(2,\)"),
+        ("digits", Exact(data="nowhere"), "expected one of moons, digits"),
+        ("nothing", Exact(), "expected the path of a checkpoint"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_leaves_no_folder(
+    model: str, settings: Exact, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        perform(model, settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
+    perform("digits", Exact(limit=2), tmp_path)
+    with pytest.raises(ValueError, match=r"differs in settings\.tolerance \(0\.001 there, 0\.5 here\)"):
+        perform("digits", Exact(limit=2, tolerance=0.5), tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_folder_is_told_before_any_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match="expected a folder that can be written to"):
+        perform("digits", Exact(limit=2), tmp_path / "run")
+
+
+def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
+    run: Run = perform("digits", Exact(limit=2), tmp_path, command="berncert certify digits")
+    told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
+    assert told.keys() >= {"format", "kind", "claim", "settings", "model", "data", "versions", "lipschitz", "origin"}
+    assert told["settings"].keys() >= {"norm", "tolerance", "max_boxes", "dtype", "threads", "device", "skip", "limit"}
+    assert len(told["model"]["sha256"]) == len(told["data"]["sha256"]) == 64
+    assert told["data"]["classes"] == [str(k) for k in range(10)]
+    assert told["origin"]["command"] == "berncert certify digits"
+    assert run.about == told
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "name"),
+    [
+        ("mnist", Exact(), "mnist-exact-l2"),
+        ("mnist", Exact(norm=math.inf, skip=20), "mnist-exact-linf-skip20"),
+        ("mnist", Exact(data="mnist"), "mnist-exact-l2"),
+        ("mnist", Exact(data="some/own.npz", max_boxes=5), "mnist-own-exact-l2-maxboxes5"),
+    ],
+)
+def test_a_folder_is_named_after_what_is_not_usual(model: str, settings: RunSettings, name: str) -> None:
+    assert default_folder(model, "exact", settings) == Path("runs") / name
