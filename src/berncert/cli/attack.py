@@ -7,7 +7,6 @@ from dataclasses import fields
 
 from berncert.cli.certify import perform_as_told, show
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, settings_of
-from berncert.study.hardware import use_threads
 from berncert.study.methods import Attacked
 
 EXAMPLES = """\
@@ -42,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Attack, and say what is left standing."""
+    from berncert.study.hardware import use_threads  # --help needs no torch
+
     use_threads(arguments.threads)
     settings = settings_of(Attacked, arguments)
     arguments.method = settings.method

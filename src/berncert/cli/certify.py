@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections import Counter
 from dataclasses import fields
-
-import numpy as np
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
-from berncert.study.curves import Curve, accuracy_table, default_radii
-from berncert.study.hardware import use_threads
 from berncert.study.methods import CERTIFIERS, RunSettings
 from berncert.study.records import Run
-from berncert.study.runs import default_folder, perform
 
 EXAMPLES = """\
 examples:
@@ -55,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Certify, and say what came of it."""
+    from berncert.study.hardware import use_threads  # --help needs no torch
+
     use_threads(arguments.threads)
     settings = settings_of(CERTIFIERS[arguments.method], arguments, CERTIFIERS.values())
     show(perform_as_told(arguments, settings), arguments.json)
@@ -62,6 +60,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run:
     """The run that the flags describe."""
+    from berncert.study.runs import default_folder, perform
+
     folder = chosen_folder(arguments.out, default_folder(arguments.model, arguments.method, settings))
     return perform(
         arguments.model,
@@ -75,10 +75,11 @@ def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run
 
 def show(run: Run, as_json: bool) -> None:
     """The accuracy at some radii, how the rows ended, and where they are."""
+    from berncert.study.curves import Curve, accuracy_table, default_radii
+
     curve = Curve(run.label, run)
     radii = default_radii([curve])
-    status, counts = np.unique(run.rows["status"], return_counts=True)
-    ends = dict(zip(status.tolist(), counts.tolist(), strict=True))
+    ends = dict(sorted(Counter(run.rows["status"].tolist()).items()))
     seconds = float(run.rows["time"].sum())
     if as_json:
         output.print_json(

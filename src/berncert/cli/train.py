@@ -12,10 +12,16 @@ from rich.console import Console
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, chosen_folder
-from berncert.study.hardware import use_threads
-from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, parse_value, recipe_names
-from berncert.study.training import train
-from berncert.study.training.state import MODEL
+from berncert.study.recipes import (
+    OWNER,
+    SECTIONS,
+    Recipe,
+    about_recipe,
+    load_recipe,
+    parse_change,
+    parse_value,
+    recipe_names,
+)  # fmt: skip
 
 COLUMNS = {  # of the log -> heading, form
     "epoch": ("epoch", "{:.0f}"),
@@ -43,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The recipe, where to write, and a flag for each setting."""
     parser.usage = "berncert train RECIPE [--out DIR] [--data-dir DIR] [settings]"
     parser.description = "Train a model by a recipe. Each setting has a flag; without it the recipe's value is taken."
-    recipes = "\n".join(f"  {name:<20} {load_recipe(name).about}" for name in recipe_names())
+    recipes = "\n".join(f"  {name:<20} {about_recipe(name)}" for name in recipe_names())
     parser.epilog = f"recipes:\n{recipes}\n\n{EXAMPLES}"
     parser.add_argument("recipe", metavar="RECIPE", help="one of those below, or a TOML file")
     parser.add_argument("--out", metavar="DIR", help="folder of the training (runs/RECIPE)")
@@ -62,6 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, a line for each epoch."""
+    from berncert.study.checkpoint import FILE  # --help needs no torch
+    from berncert.study.hardware import use_threads
+    from berncert.study.training import train
+
     use_threads(arguments.threads)
     recipe = load_recipe(arguments.recipe, **_changes(arguments))
     folder = chosen_folder(arguments.out, Path("runs") / recipe.name)
@@ -81,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
         console.print("  ".join(cells))
 
     train(recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=line)
-    path = folder / MODEL
+    path = folder / FILE
     if not done:
         console.print("all epochs were done before")
     console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})")

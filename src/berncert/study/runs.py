@@ -30,6 +30,7 @@ from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
 from berncert.study.methods import RunSettings
 from berncert.study.records import FIRST, FORMAT, Run, Table, opened, read
+from berncert.study.workers import worker
 
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
 
@@ -122,7 +123,7 @@ def _finish(
     count, size = len(images), settings.batch_size
     if table.done == count:
         return
-    work = settings.work(classifier, images.images.shape[1:])
+    work = worker(settings, classifier, images.images.shape[1:])
     with Bar(settings.doing, total=count, progress=progress) as bar:
         for start in range(table.done // size * size, count, size):
             bar.update(start)

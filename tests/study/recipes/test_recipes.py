@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from berncert.extractor import ARCHITECTURES, CONSTRUCTIONS
+from berncert.study.heads import HEADS
 from berncert.study.recipes import OWNER, SECTIONS, Recipe, load_recipe, parse_change, parse_value, recipe_names
-from berncert.study.recipes.settings import TrainingSettings
+from berncert.study.recipes.settings import ModelSettings, TrainingSettings
 from berncert.study.training import build_model
 from berncert.study.training.loop import OPTIMIZERS
 from berncert.study.training.schedules import SCHEDULES
@@ -260,3 +262,10 @@ def test_a_setting_outside_of_its_section_is_told_where_it_belongs(tmp_path: Pat
     (tmp_path / "mine.toml").write_text("epochs = 1\n")
     with pytest.raises(ValueError, match=r"expected epochs in the section \[training\]"):
         load_recipe(tmp_path / "mine.toml")
+
+
+def test_the_choices_of_a_model_are_those_that_there_are() -> None:
+    choices = {entry.name: entry.metadata.get("choices") for entry in fields(ModelSettings)}
+    assert choices["architecture"] == tuple(ARCHITECTURES)
+    assert choices["construction"] == CONSTRUCTIONS
+    assert choices["head"] == tuple(HEADS)

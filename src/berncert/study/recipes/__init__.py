@@ -16,7 +16,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from berncert.extractor import default_options
 from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings
 from berncert.study.settings import checked, parsed
 
@@ -49,6 +48,8 @@ class Recipe:
 
     def _architecture_options(self) -> dict[str, Any]:
         """What the architecture lets one choose beside the settings here, with its defaults."""
+        from berncert.extractor import default_options  # takes torch, which --help need not wait for
+
         known = default_options(self.model.architecture, self.model.construction)
         return {key: value for key, value in known.items() if key not in OWNER}
 
@@ -103,6 +104,11 @@ def recipe_names() -> tuple[str, ...]:
     """The recipes that come with the package."""
     files = resources.files(__package__).iterdir()
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
+
+
+def about_recipe(name: str) -> str:
+    """What a recipe that comes with the package is for."""
+    return str(_entries(name, ()).get("about", ""))
 
 
 def load_recipe(name: str | PathLike[str], **changes: Any) -> Recipe:
