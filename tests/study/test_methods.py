@@ -41,7 +41,7 @@ def test_choices_are_those_that_there_are() -> None:
         (Randomized, {"alpha": 1.0}, "expected alpha below 1"),
         (Attacked, {"norm": 1.0}, "expected norm 2 or inf for an attack"),
         (Attacked, {"radii": (0.5, -1.0)}, "expected radii that are finite and > 0"),
-        (Attacked, {"radii": ()}, "expected radii to be numbers"),
+        (Attacked, {"radii": ()}, "expected radii to be a list of numbers"),
         (Estimated, {"conservatism": 0.0}, "expected a finite conservatism > 0"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 
-def console() -> Console:
-    """For standard output. Names are printed as they are, whatever they look like."""
-    return Console(markup=False, highlight=False, soft_wrap=True)
+def console(*, quiet: bool = False) -> Console:
+    """For standard output. Names are printed as they are, whatever they look like; `quiet` prints nothing."""
+    return Console(markup=False, highlight=False, soft_wrap=True, quiet=quiet)
 
 
 def print_json(value: Any) -> None:

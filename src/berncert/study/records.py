@@ -50,7 +50,7 @@ class Claim(StrEnum):
     """What the radii of a run say; each value says what that means."""
 
     PROVEN = "no image within the radius changes its class"
-    PROBABLE = "the same with a stated probability, each row by itself, in real arithmetic"
+    PROBABLE = "no image within the radius changes its class, with a stated probability, each row by itself"
     ESTIMATE = "the radius of the paper's root finder: nothing is proven"
     ATTACK = "an image at this distance that is given another class was found: no proof can go beyond"
 
@@ -72,7 +72,7 @@ class Run:
     @property
     def label(self) -> str:
         """A short name."""
-        return self.path.name if self.about else self.path.stem
+        return self.path.name.removesuffix(".tsv")
 
     @property
     def claim(self) -> Claim:
@@ -137,7 +137,14 @@ def read(path: str | PathLike[str]) -> Run:
         about = _read_about(place)
         return Run(place, about, _read_rows(place / TABLES[about["kind"]]))
     if place.is_file():
-        return Run(place, {}, _read_rows(place))
+        if place.name in TABLES.values() and (place.parent / RUN).is_file():
+            return read(place.parent)
+        rows = _read_rows(place)
+        if "status" in rows or "radius" not in rows:
+            raise ValueError(
+                f"expected the folder of a run, got {place} alone; what its rows claim, and in which norm, is in {RUN}"
+            )
+        return Run(place, {}, rows)
     raise FileNotFoundError(
         f"expected the folder of a run, or a table of certificates, got {place}, which is not there"
     )

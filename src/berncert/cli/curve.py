@@ -1,0 +1,104 @@
+"""`berncert curve`: certified accuracy over radii, as a table and as pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from berncert.cli.output import console, print_json
+from berncert.study.curves import (
+    accuracy_table,
+    curve_figure,
+    curves_of,
+    default_radii,
+    radii_of,
+    summary,
+    warnings_about,
+)
+from berncert.study.folders import write_whole
+
+PICTURES = (".png", ".svg", ".pdf")
+EXAMPLES = """\
+runs:
+  a folder                  as certify and attack write it, finished or not
+  a table                   with the columns idx label predict radius correct time, as the field's own code writes it
+  cohen2019, salman2019     published rows of randomized smoothing on CIFAR-10, for noise 0.12, 0.25, 0.50 and 1.00;
+  cohen2019:0.25            one of them. They are looked for in published/ in --data-dir and in BERNCERT_DATA
+
+examples:
+  berncert curve runs/mnist-exact-l2
+  berncert curve proven=runs/mnist-exact-l2 attacked=runs/mnist-attack-l2 --out curve.png --out curve.pdf
+  berncert curve runs/cifar10-exact-l2 cohen2019 salman2019:0.25 --radii 0,36/255,72/255,1 --format latex
+  berncert curve runs/mnist-exact-l2 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The runs, and what to make of them."""
+    parser.usage = (
+        "berncert curve [LABEL=]RUN... [--radii LIST] [--out FILE]... [--title TEXT]\n"
+        "                      [--format text|markdown|latex | --json] [--data-dir DIR]"
+    )
+    parser.description = (
+        "The share of images that are right and hold at each radius, of any runs in the same norm. In pictures proven\n"
+        "curves are solid, probable ones dashed, estimates dash-dotted, and attacks, which no proof can exceed, dotted."
+    )
+    parser.epilog = EXAMPLES
+    parser.add_argument("runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is what it is called")
+    parser.add_argument("--radii", metavar="LIST", help="of the table, e.g. 0,36/255,0.5 (round ones)")
+    parser.add_argument(
+        "--out", action="append", default=[], metavar="FILE", help="a picture: .png, .svg or .pdf; may be repeated"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="of the picture")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format", choices=("text", "markdown", "latex"), default="text", help="of the table, printed (text)"
+    )
+    form.add_argument("--json", action="store_true", help="print the numbers in full precision, for programs")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA); published rows in published/"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read, write the pictures, print the table."""
+    pictures = [_picture(word) for word in arguments.out]
+    radii = None if arguments.radii is None else radii_of(arguments.radii)
+    curves = curves_of(arguments.runs, arguments.data_dir)
+    radii = default_radii(curves) if radii is None else radii
+    grid = accuracy_table(curves, radii)
+    if pictures:
+        from berncert.study.curve_figure import rendered  # matplotlib is slow to import, and tables do without
+
+        figure = curve_figure(curves, title=arguments.title)
+        for path in pictures:
+            _make(path.parent)
+            write_whole(path, rendered(figure, path.suffix.lower()))
+    if arguments.json:
+        print_json(summary(curves, radii) | {"pictures": list(map(str, pictures))})
+        return
+    notes = [f"note: {note}" for note in warnings_about(curves)]
+    if arguments.format == "text":
+        screen = console()
+        screen.print(grid)
+        for line in (*notes, *(f"written: {path}" for path in pictures)):
+            screen.print(line)
+        return
+    print({"markdown": grid.markdown, "latex": grid.latex}[arguments.format]())
+    for note in notes:
+        print(note, file=sys.stderr)
+
+
+def _picture(word: str) -> Path:
+    path = Path(word)
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(f"expected a file that ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {word!r}")
+    return path
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"could not make the folder {folder}: {error.strerror or error}") from error

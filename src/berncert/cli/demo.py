@@ -1,0 +1,102 @@
+"""`berncert demo`: from nothing to pictures, on data that comes along."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from berncert.cli import output
+from berncert.cli.flags import add_json, chosen_folder
+from berncert.study.folders import write_whole
+from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+
+if TYPE_CHECKING:
+    from berncert.study.curves import Curve
+
+TITLE = "Handwritten digits: what is proven, and what an attack leaves"
+RUNS: dict[str, tuple[str, RunSettings]] = {
+    "proven": ("prove a radius for each of the 355 test images", Exact()),
+    "attack": ("look for images that change the class", Attacked(radii=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5))),
+    "randomized": ("randomized smoothing, every 10th image, 10,000 votes", Randomized(skip=10, n=10_000)),
+    "estimate": ("the paper's estimate, every 40th image", Estimated(skip=40)),
+}
+"""Name -> what it does, and how."""
+IN_PICTURES = ("proven", "attack", "randomized")  # estimates are far off to the right
+EXAMPLES = """\
+examples:
+  berncert demo
+  berncert demo --train              train the model first, half a minute, instead of taking the one that comes along
+  berncert demo --out somewhere
+
+What it does, as commands: train digits; certify, attack; curve, report, explain. Each has a --help.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to write, and whether to train."""
+    parser.usage = "berncert demo [--out DIR] [--train] [--json]"
+    parser.description = (
+        "The main job on scikit-learn's handwritten digits: a trained model with a smoothed head, a proven radius for\n"
+        "each test image, an attack, two rivals, a table, a curve, a report and one image explained. A minute or so."
+    )
+    parser.epilog = EXAMPLES
+    parser.add_argument("--out", metavar="DIR", help="where all of it goes (out/demo)")
+    parser.add_argument("--train", action="store_true", help="train the model first")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """All the rest, in its order."""
+    from berncert.study.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
+    from berncert.study.runs import perform
+
+    folder = chosen_folder(arguments.out, Path("out") / "demo")
+    console = output.console(quiet=arguments.json)
+    model = _trained(folder / "model", console) if arguments.train else "digits"
+    for name, (about, settings) in RUNS.items():
+        console.print(f"{name}: {about}", style="bold")
+        perform(model, settings, folder / name, command="berncert demo")
+    curves = curves_of([f"{name}={folder / name}" for name in RUNS])
+    shown = [curve for curve in curves if curve.label in IN_PICTURES]
+    radii = default_radii(shown)
+    console.print(accuracy_table(curves, radii))
+    for note in warnings_about(shown):
+        console.print(f"note: {note}")
+    made = {"curve": folder / "curve.png", "report": folder / "report.html", "explained": folder / "explained.png"}
+    _write(made, model, shown)
+    if arguments.json:
+        output.print_json(summary(curves, radii) | {"model": model} | {key: str(path) for key, path in made.items()})
+    console.print(f"{made['curve']}: certified accuracy over radii")
+    console.print(f"{made['report']}: all of it, to hover, sort and look at; open it in a browser")
+    console.print(f"{made['explained']}: the image whose radius is smallest among those that are right, explained")
+
+
+def _trained(folder: Path, console: Console) -> str:
+    """A model of one's own."""
+    from berncert.study.training import train
+
+    console.print("training: digits, 30 epochs", style="bold")
+    train("digits", folder)
+    return str(folder)
+
+
+def _write(made: dict[str, Path], model: str, curves: Sequence[Curve]) -> None:
+    """The picture, the page, and one image explained: the least robust of those that are right."""
+    from berncert.study.curves import curve_figure
+    from berncert.study.explanation import explain, read_model, read_sample
+    from berncert.study.explanation.figure import explanation_figure
+    from berncert.study.pictures import rendered
+    from berncert.study.report import write_report
+
+    write_whole(made["curve"], rendered(curve_figure(curves, title=TITLE), ".png"))
+    write_report([(curve.label, curve.run) for curve in curves], made["report"], title=TITLE)
+    proven = curves[0].run
+    index = int(proven.rows["idx"][np.where(proven.correct, proven.radius, np.inf).argmin()])
+    settings = Exact(data="digits")
+    explained = explain(read_model(model), read_sample(settings, index), settings)
+    write_whole(made["explained"], rendered(explanation_figure(explained), ".png"))

@@ -1,0 +1,292 @@
+"""Certified accuracy over radii: of runs, and of what others published.
+
+A curve tells for each radius the share of images that are right and hold there. It never rises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import count, product
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from berncert.study.named_runs import named_runs
+from berncert.study.records import Claim, Floats, Run
+from berncert.study.tables import Grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIELD_DATA = ("cifar10", "cifar100", "imagenet", "mnist", "svhn")
+"""Lone tables do not say what they are of; folders of these names do."""
+MOST_RADII = 7
+LEADS = (1, Fraction(5, 2), 5)
+"""The first digits of round steps."""
+ABOUT_ZERO = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A run, and what it is called in tables and pictures."""
+
+    label: str
+    run: Run
+
+    @property
+    def claim(self) -> Claim:
+        """What its radii say."""
+        return self.run.claim
+
+    @property
+    def data(self) -> str:
+        """The data set and its part, e.g. "mnist test"; empty if nothing tells."""
+        if self.run.about:
+            told = self.run.about["data"]
+            return f"{told['name']} {told.get('split') or ''}".strip()
+        folders = (part.lower() for part in reversed(self.run.path.resolve().parent.parts))
+        name = next((part for part in folders if part in FIELD_DATA), None)
+        return f"{name} test" if name else ""
+
+    @property
+    def expected(self) -> int:
+        """How many images the run has when it is complete."""
+        return int(self.run.about["data"]["images"]) if self.run.about else len(self.run)
+
+    @cached_property
+    def holding(self) -> Floats:
+        """The radii of the images that are right, ascending."""
+        radius = self.run.radius[self.run.correct]
+        held: Floats = np.sort(radius[radius >= 0])  # nor is nan
+        return held
+
+    @property
+    def tried(self) -> Floats:
+        """The radii that an attack tried, ascending; none of other runs."""
+        told = self.run.about["settings"].get("radii") if self.claim is Claim.ATTACK else ()
+        radii = self.holding if told is None else np.asarray(told, dtype=np.float64)
+        tried: Floats = np.unique(radii[np.isfinite(radii)])
+        return tried
+
+    def reach(self, share: float = 0.0) -> float:
+        """The largest finite radius at which more than that share of the images hold; 0 if there is none."""
+        finite = self.holding[np.isfinite(self.holding)]
+        spare = math.floor(share * len(self.run)) - (len(self.holding) - len(finite))
+        return float(max(finite[: max(0, len(finite) - max(0, spare))], default=0.0))
+
+    def corners(self, end: float) -> tuple[Floats, Floats]:
+        """The exact curve from radius 0 to `end`, as radii and shares of the corners of a line.
+
+        Radii never fall, shares never rise. At the radius of a drop a certificate still holds: the share is that of the
+        upper corner. An attack has succeeded there: it is that of the lower one.
+        """
+        first = float(self.run.standing(0.0)[0])
+        drops = np.unique(self.holding[self.holding <= end])
+        if self.claim is Claim.ATTACK:
+            drops = drops[drops > 0]
+        total, right = len(self.run), len(self.holding)
+        before = (right - np.searchsorted(self.holding, drops, "left")) / total
+        after = (right - np.searchsorted(self.holding, drops, "right")) / total
+        shares = np.concatenate([[first], np.column_stack([before, after]).ravel()])
+        radii = np.concatenate([[0.0], np.repeat(drops, 2), [end]])
+        return radii, np.append(shares, shares[-1])
+
+
+def curves_of(words: Iterable[str], data_dir: str | PathLike[str] | None = None) -> list[Curve]:
+    """The curves of `[LABEL=]RUN` words, as `named_runs` finds them: folders, tables, published rows."""
+    return [Curve(label, run) for label, run in named_runs(words, data_dir)]
+
+
+def radii_of(text: str) -> list[float]:
+    """The radii in a text like `0,36/255,0.5`, each once, in its order."""
+    return list(dict.fromkeys(_radius_of(word.strip()) for word in text.split(",")))
+
+
+def _radius_of(word: str) -> float:
+    over, slash, under = word.partition("/")
+    try:
+        radius = float(over) / (float(under) if slash else 1.0)
+    except (ValueError, ZeroDivisionError):
+        radius = math.nan
+    if not 0 <= radius < math.inf:
+        raise ValueError(f"expected radii >= 0, as decimals or fractions, like 0,36/255,0.5, got {word!r} for one")
+    return abs(radius)  # no -0
+
+
+def default_radii(curves: Sequence[Curve]) -> list[float]:
+    """Round radii from 0 to where the last curve is about zero; of attacks alone, those that were tried."""
+    certified = [curve for curve in curves if curve.claim is not Claim.ATTACK]
+    if not certified:
+        return sorted({0.0}.union(*(curve.tried.tolist() for curve in curves)))
+    end = Fraction(max(curve.reach(ABOUT_ZERO) for curve in certified))
+    if not end:
+        return [0.0, 1.0] if any(np.isinf(curve.holding).any() for curve in certified) else [0.0]
+    powers = (Fraction(10) ** power for power in count(math.floor(math.log10(end)) - 1))
+    step = next(x for power in powers for lead in LEADS if end / (x := lead * power) < MOST_RADII)
+    return [float(step * k) for k in range(math.floor(end / step) + 1)]
+
+
+def common_norm(curves: Sequence[Curve]) -> float:
+    """The norm of all radii; radii of different norms cannot be compared, and are refused."""
+    if not curves:
+        raise ValueError("expected at least one run, got none")
+    norms = {curve.run.norm for curve in curves}
+    if len(norms) > 1:
+        told = ", ".join(f"{norm_name(curve.run.norm)} in {curve.label}" for curve in curves)
+        raise ValueError(
+            f"expected runs in one norm, as radii of different norms cannot be compared, got {told}; make one picture "
+            "or table for each norm"
+        )
+    return norms.pop()
+
+
+def norm_name(norm: float) -> str:
+    """In plain text: l2, linf."""
+    return f"l{norm:g}"
+
+
+def radius_text(radius: float) -> str:
+    """Short: as a decimal if that is exact with few digits, else as the fraction it is, else rounded."""
+    if float(f"{radius:.4g}") == radius:
+        return f"{radius:.4g}"
+    for denominator in (3, 6, 7, 9, 255, *range(11, 100)):
+        part = round(radius * denominator) if radius < 100 else 0
+        if part and part / denominator == radius:
+            return f"{part}/{denominator}"
+    return f"{radius:.6g}"
+
+
+def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
+    """A row for each run: what it claims, how many images, the mean radius, and the share in percent at each radius."""
+    norm = common_norm(curves)
+    if not radii:
+        raise ValueError("expected at least one radius, got none")
+    claims = [claim for claim in Claim if any(curve.claim is claim for curve in curves)]
+    probable = Claim.PROBABLE in claims  # others never abstain
+    decimals = 1 if max(len(curve.run) for curve in curves) <= 1000 else 2
+    rows = []
+    for curve in curves:
+        shares = [f"{100 * share:.{decimals}f}" for share in curve.run.standing(radii)]
+        abstained = [str(_abstained(curve)) if curve.claim is Claim.PROBABLE else "-"] * probable
+        mean = _mean_radius(curve)
+        told = "-" if mean is None else f"{mean:.3g}"
+        rows.append([curve.label, curve.claim.name.lower(), _images(curve), *abstained, told, *shares])
+    first, *others = map(radius_text, radii)
+    subject = "Accuracy" if Claim.ESTIMATE in claims else "Certified accuracy"
+    return Grid(
+        ["run", "claim", "images", *["abstained"] * probable, "mean\nradius", f"r={first}", *others],
+        rows,
+        title=f"{subject} in % at {norm_name(norm)} radius r, in pixel units",
+        note="\n".join(f"{claim.name.lower()}: {claim.value}" for claim in claims),
+        left=2,
+    )
+
+
+def summary(curves: Sequence[Curve], radii: Sequence[float]) -> dict[str, Any]:
+    """The table for programs: shares, not percent, in full precision; None where a mean radius has no meaning."""
+    norm = common_norm(curves)
+    return {
+        "norm": norm if math.isfinite(norm) else str(norm),
+        "radii": list(radii),
+        "curves": [
+            {
+                "label": curve.label,
+                "path": str(curve.run.path),
+                "claim": curve.claim.name.lower(),
+                "data": curve.data or None,
+                "images": len(curve.run),
+                "expected_images": curve.expected,
+                "abstained": _abstained(curve),
+                "mean_radius": _mean_radius(curve),
+                "accuracy": curve.run.standing(radii).tolist(),
+            }
+            for curve in curves
+        ],
+        "notes": warnings_about(curves),
+    }
+
+
+def warnings_about(curves: Sequence[Curve]) -> list[str]:
+    """What to know before these curves are compared; contradictions first."""
+    return [*_contradictions(curves), *_differences(curves), *_unfinished(curves)]
+
+
+def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure:
+    """The picture: proven curves solid, probable ones dashed, estimates dash-dotted, attacks dotted."""
+    from berncert.study.curve_figure import drawn  # matplotlib is slow to import, and tables do without
+
+    return drawn(curves, norm=common_norm(curves), title=title)
+
+
+def _abstained(curve: Curve) -> int:
+    return int(curve.run.abstained.sum())
+
+
+def _mean_radius(curve: Curve) -> float | None:
+    mean = math.inf if curve.claim is Claim.ATTACK else curve.run.mean_radius
+    return mean if math.isfinite(mean) else None
+
+
+def _images(curve: Curve) -> str:
+    return str(len(curve.run)) if curve.run.complete else f"{len(curve.run)} of {curve.expected}"
+
+
+def _unfinished(curves: Sequence[Curve]) -> Iterator[str]:
+    for curve in curves:
+        if not curve.run.complete:
+            yield f"{curve.label} is not finished: {_images(curve)} images; its command, run again, goes on"
+
+
+def _differences(curves: Sequence[Curve]) -> Iterator[str]:
+    """Curves of other data, or of other images of the same data, say less about each other."""
+    sets: dict[str, list[Curve]] = {}
+    for curve in curves:
+        sets.setdefault(curve.data, []).append(curve)
+    if len(sets) > 1:
+        told = "; ".join(f"{data or 'not told'}: {_listed(members)}" for data, members in sets.items())
+        yield f"not all on the same data set ({told})"
+    for data, members in sets.items():
+        images = [set(zip(*(c.run.rows[name].tolist() for name in ("idx", "label")), strict=True)) for c in members]
+        shared = set.intersection(*images)
+        if any(each != shared for each in images):
+            of = f" of {data}" if data else ""
+            told = ", ".join(f"{curve.label} {len(curve.run)}" for curve in members)
+            yield f"not all on the same images{of} ({told}; {len(shared)} are in all)"
+
+
+def _listed(curves: Sequence[Curve]) -> str:
+    return ", ".join(curve.label for curve in curves)
+
+
+def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
+    """Images that an attack broke within the radius that a run of the same model tells."""
+    attacks = [curve for curve in curves if curve.claim is Claim.ATTACK]
+    for curve, attack in product(curves, attacks):
+        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not _same_model_and_data(curve, attack):
+            continue
+        _, mine, its = np.intersect1d(curve.run.rows["idx"], attack.run.rows["idx"], return_indices=True)
+        broken = curve.run.correct[mine] & (curve.run.radius[mine] > attack.run.radius[its])
+        if not broken.any():
+            continue
+        which = f"{broken.sum()} of the {len(mine)} images in both"
+        if curve.claim is Claim.ESTIMATE:
+            yield f"{attack.label} broke {which} within the estimate of {curve.label}: it is no bound"
+        else:
+            first = curve.run.rows["idx"][mine][broken][0]
+            yield (
+                f"CONTRADICTION: {attack.label} broke {which}, idx {first} the first, within the radius that "
+                f"{curve.label} has proven; one of the two is wrong, or they are not of the same images"
+            )
+
+
+def _same_model_and_data(a: Curve, b: Curve) -> bool:
+    def told(curve: Curve) -> tuple[Any, ...]:
+        about = curve.run.about
+        return about["model"].get("sha256"), about["settings"].get("degree"), curve.data, curve.run.norm
+
+    return told(a) == told(b)
