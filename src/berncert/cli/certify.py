@@ -84,7 +84,7 @@ def show(run: Run, as_json: bool) -> None:
     if as_json:
         output.print_json(
             {
-                "run": str(run.path), "claim": run.claim.name, "norm": str(run.norm), "images": len(run),
+                "run": str(run.path), "claim": run.claim.name, "norm": f"{run.norm:g}", "images": len(run),
                 "right": float(run.correct.mean()), "abstained": int(run.abstained.sum()),
                 "radii": radii, "standing": run.standing(radii), "mean_radius": run.mean_radius,
                 "status": ends, "seconds": seconds,

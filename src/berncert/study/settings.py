@@ -12,7 +12,6 @@ import types
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, fields
-from fractions import Fraction
 from typing import Any, get_args, get_type_hints
 
 LARGEST_FLOAT = sys.float_info.max
@@ -83,6 +82,12 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     return value
 
 
+def _number(text: str) -> float:
+    """A decimal or a fraction: 0.25, 36/255."""
+    over, slash, under = text.partition("/")
+    return float(over) / float(under) if slash else float(over)
+
+
 def parsed(text: str, kind: Any) -> Any:
     """What is typed for a setting of this kind, or of any, as in a TOML file; `none` is nothing.
 
@@ -95,10 +100,10 @@ def parsed(text: str, kind: Any) -> Any:
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if tuple[float, ...] in kinds and not text.startswith("["):
-        text = f"[{text}]"
-    with suppress(ValueError):
+    with suppress(ValueError, ZeroDivisionError):
+        if tuple[float, ...] in kinds and not text.startswith("["):
+            return tuple(_number(part) for part in text.split(","))
         if float in kinds:
-            return float(Fraction(text)) if "/" in text else float(text)
+            return _number(text)
         return tomllib.loads(f"value = {text}")["value"]
     return text

@@ -1,0 +1,112 @@
+"""`berncert certify` and `berncert attack` as a user calls them: output, JSON, exit codes, mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from berncert.cli import main
+from berncert.study.records import read
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run_is_certified_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "digits", "--skip", "30"]) == 0
+    output = capsys.readouterr().out
+    assert "Certified accuracy in % at l2 radius r" in output
+    assert "12 PROVEN" in output
+    assert "berncert report runs/digits-exact-l2-skip30" in output
+    run = read("runs/digits-exact-l2-skip30")
+    assert run.complete
+    assert f"{run.mean_radius:.3g}" in output
+
+
+def test_the_same_command_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["certify", "digits", "--limit", "5", "--out", "run"]
+    assert main(command) == 0
+    before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
+    assert main(command) == 0
+    assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "claim", "norm"),
+    [
+        (["certify", "digits", "--norm", "inf"], "PROVEN", "inf"),
+        (["certify", "digits", "--norm", "1.5", "--degree", "1", "--dtype", "float32"], "PROVEN", "1.5"),
+        (["certify", "digits", "--method", "estimate", "--solver", "regularised"], "ESTIMATE", "2"),
+        (["certify", "digits", "--method", "randomized", "--n", "100", "--sigma", "0.5"], "PROBABLE", "2"),
+        (["attack", "digits", "--radii", "1/4,0.5", "--steps", "3"], "ATTACK", "2"),
+        (["attack", "digits", "--method", "fgsm", "--norm", "inf", "--radii", "0.1"], "ATTACK", "inf"),
+    ],
+)
+def test_json_is_one_document_that_agrees_with_the_run(
+    words: list[str], claim: str, norm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--limit", "4", "--out", "run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    run = read("run")
+    assert (told["claim"], told["norm"], told["images"]) == (claim, norm, 4)
+    assert told["standing"] == run.standing(told["radii"]).tolist()
+    assert told["run"] == "run"
+    assert run.about["settings"]["norm"] == (norm if norm == "inf" else float(norm))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["certify", "nothing"], "expected the path of a checkpoint, or one that comes with the package"),
+        (["certify", "digits", "--norm", "0.5"], "expected norm >= 1, got 0.5"),
+        (["certify", "digits", "--norm", "two"], "expected norm to be a number, got 'two'"),
+        (["certify", "digits", "--limit", "0"], "expected limit >= 1, got 0"),
+        (["certify", "digits", "--sigma", "1"], "expected no --sigma with --method exact"),
+        (["certify", "digits", "--method", "randomized", "--tolerance", "0.1"], "expected no --tolerance with"),
+        (["certify", "digits", "--data", "moons"], "expected data of shape (1, 8, 8), got moons of shape (2,)"),
+        (["certify", "digits", "--data", "nowhere"], "expected one of moons, digits"),
+        (["certify", "digits", "--out", ""], "expected a folder for --out, got nothing"),
+        (["certify", "digits", "--threads", "0"], "expected a whole number threads >= 1"),
+        (["certify", "digits", "--device", "abacus"], "expected a device that torch knows"),
+        (["attack", "digits", "--norm", "1"], "expected norm 2 or inf for an attack"),
+        (["attack", "digits", "--radii", "a,b"], "expected radii to be a list of numbers"),
+        (["attack", "digits", "--radii", "0"], "expected radii that are finite and > 0"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_leave_nothing(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) in (1, 2)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("berncert: ")
+    assert error.count("\n") == 1
+    assert not [path for path in Path().rglob("*") if path.is_file()]
+
+
+def test_a_folder_with_other_options_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certify", "digits", "--limit", "3", "--out", "run"]) == 0
+    assert main(["certify", "digits", "--limit", "4", "--out", "run"]) == 2
+    assert "settings.limit (3 there, 4 here)" in capsys.readouterr().err
+    assert len(read("run")) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["certfy"], "did you mean certify?"),
+        (["certify", "digits", "--tolerence", "0.1"], "did you mean --tolerance?"),
+        (["certify", "digits", "--method", "exat"], "invalid choice: 'exat'"),
+        (["certify"], "required: MODEL"),
+    ],
+)
+def test_words_that_are_not_known_get_a_guess(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert message in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""`berncert explain` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from explained_toys import saved
+
+import berncert
+from berncert.cli import main
+from berncert.study import data
+
+Capture = pytest.CaptureFixture[str]
+QUICK = ["--no-attack", "--no-picture"]
+
+
+def test_an_image_is_explained_and_drawn_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", "digits", "--index", "3"]) == 0
+    text = capsys.readouterr().out
+    for told in (
+        "digits, test image 3: labelled '8', seen as '8': right", "proven: no image within l2 distance 0.6933",
+        "found by attack: one at", "PROVEN: the radius is within the tolerance", "is given '2' (checked)",
+        "what the radius is made of", "/ 0.125", "= 0.6933", "overtakes at", "boxes looked at", "degree 1",
+        "the picture: explain-digits-3.png",
+    ):  # fmt: skip
+        assert told in text
+    assert (tmp_path / "explain-digits-3.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_numbers_as_json_are_those_of_certify(capsys: Capture) -> None:
+    assert main(["explain", "digits", "--index", "12", "--norm", "inf", "--json", *QUICK]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (c,) = berncert.certify(berncert.load("digits"), data.load("digits", "test").images[12:13], norm=float("inf"))
+    assert (told["radius"], told["predicted"]) == (c.radius, c.predicted)
+    assert (told["features"], told["witness"]) == (c.features.tolist(), c.witness.tolist())
+    assert told["picture"] is None
+    assert told["found"] is None
+    assert len(told["rivals"]) == 9
+
+
+def test_a_degree_smooths_the_base_head_anew(capsys: Capture) -> None:
+    assert main(["explain", "digits", "--index", "3", "--degree", "2", "--json", *QUICK]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["degree"] == [2] * 10
+    assert told["radius"] == pytest.approx(0.6933, rel=2e-3)  # the base head is affine: no degree changes it
+
+
+def test_an_image_that_is_wrong_is_told_as_such(capsys: Capture) -> None:
+    test, model = data.load("digits", "test"), berncert.load("digits")
+    index = int((model(test.images).argmax(dim=1) != test.labels).nonzero()[0])
+    assert main(["explain", "digits", "--index", str(index), *QUICK]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(": wrong")
+
+
+def test_the_other_split_has_other_images(capsys: Capture) -> None:
+    assert main(["explain", "digits", "--split", "train", "--index", "1441", *QUICK]) == 0
+    assert "digits, train image 1441" in capsys.readouterr().out
+    assert main(["explain", "digits", "--split", "train", "--index", "1442", *QUICK]) == 2
+    assert "digits has 1,442 train images" in capsys.readouterr().err
+
+
+def test_a_degree_beyond_memory_ends_with_1(capsys: Capture) -> None:
+    assert main(["explain", "digits", "--index", "1", "--degree", "40", *QUICK]) == 1
+    assert "lower the degree" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_pictures_are_written_where_they_are_wanted_in_the_same_bytes(suffix: str, tmp_path: Path) -> None:
+    saved(tmp_path / "model.safetensors", about={"recipe": {"data": {"dataset": str(own(tmp_path))}}})
+    paths = [tmp_path / "deep" / f"{name}.{suffix}" for name in ("one", "two")]
+    for path in paths:
+        assert main(["explain", str(tmp_path), "--index", "1", "--out", str(path), "--norm", "1.5", "--no-attack"]) == 0
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert [path.name for path in (tmp_path / "deep").iterdir() if path.name.startswith(".")] == []
+
+
+def test_data_of_ones_own_is_taken_and_names_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "model.safetensors")
+    assert main(["explain", "model.safetensors", "--data", str(own(tmp_path)), "--index", "2", "--no-attack"]) == 0
+    assert "the picture: explain-own-2.png" in capsys.readouterr().out
+
+
+def own(folder: Path) -> Path:
+    """Four images of four classes."""
+    images = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(2)).numpy()
+    np.savez(folder / "own.npz", x=images, y=np.arange(4))
+    return folder / "own.npz"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["digits", "--index", "355"], "expected an index from 0 to 354, as digits has 355 test images, got 355"),
+        (["digits", "--index", "-1"], "index >= 0, got -1"),
+        (["digits", "--index", "1", "--norm", "0.5"], "norm >= 1, got 0.5"),
+        (["digits", "--index", "1", "--degree", "0"], "expected degree >= 1, got 0"),
+        (["digits", "--index", "1", "--out", "x.jpg"], "expected a file that ends in .png, .svg or .pdf, got 'x.jpg'"),
+        (["digits", "--index", "1", "--data", "moons"], "expected data of shape (1, 8, 8), got moons of shape (2,)"),
+        (["digits", "--index", "1", "--data", "nowhere"], "expected one of moons, digits"),
+        (["digits", "--index", "1", "--split", "all"], "expected split out of train, test, got 'all'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
+    assert main(["explain", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("berncert: ")
+
+
+def test_a_model_that_does_not_tell_its_data_needs_to_be_told(tmp_path: Path, capsys: Capture) -> None:
+    saved(tmp_path / "model.safetensors")
+    assert main(["explain", str(tmp_path), "--index", "0"]) == 2
+    assert "expected --data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["taken/x.png", "folder.png"])
+def test_a_place_that_cannot_be_written_is_told_before_the_work(out: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "folder.png").mkdir()
+    assert main(["explain", "digits", "--index", "1", "--out", str(tmp_path / out)]) == 1
+    out_text, error = capsys.readouterr()
+    assert out_text == ""
+    assert f"could not write {tmp_path / out}" in error
+
+
+@pytest.mark.parametrize("words", [["digits"], ["--index", "3"], ["digits", "--index", "x"]])
+def test_wrong_use_ends_with_2(words: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["explain", *words])
+    assert "usage: berncert explain" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+"""`berncert inspect` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from explained_toys import saved
+
+import berncert
+from berncert.cli import main
+from berncert.study.checkpoint import FORMAT, read, save, write
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_shipped_model_is_taken_apart(capsys: Capture) -> None:
+    assert main(["inspect", "digits"]) == 0
+    text = capsys.readouterr().out
+    for told in (
+        "digits: a berncert checkpoint 1", "sha256", "recipe digits, digits (1,442 images), 30 epochs",
+        "depth 3, width 256", "1x8x8 -> 10 features", "degree 1 on each axis, 10 features -> 10 classes",
+        "10 x 2^10 = 10,240 coefficients", "base head  identity", "proven Lipschitz bound, norm 2: 0.125", "layers.8", "UnitCube", "l2: 0.125 (used)",
+        "proven here", "proven to stay in the cube", "rounding", "proofs in the file",
+    ):  # fmt: skip
+        assert told in text
+
+
+def test_a_norm_is_asked_for_and_the_numbers_come_as_json(capsys: Capture) -> None:
+    assert main(["inspect", "digits", "--norm", "inf", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["lipschitz"]["norm"] == "inf"
+    assert {route["feature_norm"] for route in told["lipschitz"]["routes"]} == {1.0, 2.0, "inf"}
+    assert told["about"]["recipe"]["name"] == "digits"
+
+
+def test_a_model_of_ones_own_with_classes_of_different_range(tmp_path: Path, capsys: Capture) -> None:
+    saved(tmp_path / "model.safetensors")
+    assert main(["inspect", str(tmp_path), "--prove"]) == 0
+    text = capsys.readouterr().out
+    assert "the file does not tell" in text
+    assert "4 x 3^3 = 108 coefficients" in text
+    assert "coefficients, between which the logits lie" in text
+    assert "yes: proven again here" in text
+
+
+def test_what_is_believed_is_told_as_such(tmp_path: Path, capsys: Capture) -> None:
+    saved(tmp_path / "model.safetensors")
+    assert main(["inspect", str(tmp_path), "--believe"]) == 0
+    text = capsys.readouterr().out
+    assert "believed, as the file says so" in text
+    assert "layers.0" not in text
+    save(berncert.load(tmp_path, proofs=False), tmp_path / "model.safetensors")
+    assert main(["inspect", str(tmp_path), "--believe"]) == 0
+    text = capsys.readouterr().out
+    assert "proven here, as the file has no proof of these weights" in text
+    assert "none: certify proves the bound when it is needed" in text
+
+
+def test_a_model_that_is_not_smoothed_is_told_as_such(tmp_path: Path, capsys: Capture) -> None:
+    saved(tmp_path / "model.safetensors")
+    save(berncert.load(tmp_path, base=True), tmp_path / "base.safetensors")
+    assert main(["inspect", str(tmp_path / "base.safetensors")]) == 0
+    assert "mlp, not smoothed" in capsys.readouterr().out
+
+
+def test_a_false_claim_ends_with_1_after_all_is_told(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "model.safetensors"
+    saved(path)
+    tensors, description = read(path, FORMAT)
+    for answers in description["proofs"].values():
+        for answer in answers.values():
+            answer["factors"] = [repr(float(factor) / 10) for factor in answer["factors"]]
+    write(path, tensors, FORMAT, description)
+    assert main(["inspect", str(path)]) == 1
+    out, error = capsys.readouterr()
+    assert "FALSE: 10 times as much is proven here" in out
+    assert "claims more than can be proven: do not believe it" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["digits", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5"),
+        (["digits", "--norm", "two"], "expected a norm p with 1 <= p <= inf, got 'two'"),
+        (["pyproject.toml"], "expected a whole safetensors file"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
+    assert main(["inspect", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("berncert: ")
+
+
+def test_a_model_that_is_not_there_ends_with_1(capsys: Capture) -> None:
+    assert main(["inspect", "digist"]) == 1
+    assert "got 'digist', which is neither" in capsys.readouterr().err
+
+
+def test_help_shows_examples(capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", "--help"])
+    assert "berncert inspect digits" in capsys.readouterr().out
