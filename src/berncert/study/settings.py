@@ -59,7 +59,7 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
         value = float(value) if abs(value) <= LARGEST else math.inf
     if plain == tuple[float, ...]:
         if not isinstance(value, (list, tuple)) or not value or not all(type(v) in (int, float) for v in value):
-            raise ValueError(f"expected {name} to be a list of numbers, e.g. 0.1,0.5, got {value!r}")
+            raise ValueError(f"expected {name} to be a list of numbers, got {value!r}; write e.g. 0.1,0.5")
         if not all(abs(v) <= LARGEST for v in value):
             raise ValueError(f"expected {name} to be finite, got {value!r}")
         return tuple(float(v) for v in value)

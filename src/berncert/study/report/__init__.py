@@ -1,0 +1,95 @@
+"""One HTML file with all there is to see of some runs: it works offline, asks for nothing, and needs no server.
+
+The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import metadata, resources
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from berncert.study.folders import write_whole
+from berncert.study.records import Run
+from berncert.study.report import chart, numbers
+from berncert.study.report.content import Group, report
+from berncert.study.report.pictures import Album
+
+__all__ = ["report_html", "write_report"]
+
+
+def write_report(
+    runs: Sequence[tuple[str, Run]],
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    examples: int = 200,
+    data_dir: str | PathLike[str] | None = None,
+) -> int:
+    """Write the page about these labelled runs, whole or not at all; how many bytes it has."""
+    place = Path(path)
+    if place.is_dir():
+        raise ValueError(f"expected the path of an HTML file, got the folder {place}; name a file in it")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"expected a folder that can be made, got {place.parent}: {error.strerror or error}") from error
+    content = report_html(runs, title=title, examples=examples, data_dir=data_dir).encode()
+    write_whole(place, content)
+    return len(content)
+
+
+def report_html(
+    runs: Sequence[tuple[str, Run]],
+    *,
+    title: str | None = None,
+    examples: int = 200,
+    data_dir: str | PathLike[str] | None = None,
+) -> str:
+    """The page. Of each run at most so many examples are shown; their images are looked for, never downloaded."""
+    css, script = _text("report.css"), _text("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _environment().get_template("template.html").render(
+        report=report(runs, title=title, examples=examples, data_dir=data_dir),
+        css=Markup(css),
+        script=Markup(script),
+        policy=policy,
+        version=metadata.version("berncert"),
+        album=Album(),
+        box=chart.BOX,
+        readings=_readings,
+    )  # fmt: skip
+
+
+def _environment() -> Environment:
+    """Whatever comes from a run is escaped; a name that the content does not have is an error."""
+    made = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {"count": numbers.count, "norm_name": numbers.norm_name, "bound": numbers.bound}
+    return made
+
+
+def _readings(group: Group) -> list[dict[str, Any]]:
+    """For the script: numbers only, no text of anyone."""
+    readings = (curve.reading for curve in group.curves)
+    return [{"of": its.of, "places": its.places, "counts": its.counts} for its in readings]
+
+
+def _text(name: str) -> str:
+    return (resources.files(__package__) / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names a style or a script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,90 @@
+"""Small runs with rows that are known, written as the commands write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from berncert.study.data import Dataset, load
+from berncert.study.folders import claimed
+from berncert.study.records import FIRST, FORMAT, Run, opened, read
+from berncert.study.runs import digest
+
+NASTY = "</script><img src=x onerror=alert(1)>"
+Row = tuple[int, float]
+"""Predicted class, radius."""
+
+
+def digits(count: int) -> Dataset:
+    return load("digits", limit=count)
+
+
+def make_run(
+    folder: Path,
+    rows: Iterable[Row],
+    *,
+    images: Dataset,
+    claim: str = "PROVEN",
+    norm: float = 2.0,
+    settings: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+    statuses: Sequence[str] = ("PROVEN",),
+    lipschitz: Mapping[str, Any] | None = None,
+) -> Run:
+    """A run over the images, of which the first have rows; `columns` are further ones, `statuses` come in turn."""
+    attack = claim == "ATTACK"
+    about = {
+        "format": FORMAT,
+        "kind": "attack" if attack else "certify",
+        "claim": claim,
+        "settings": {"norm": norm, "skip": 1, "limit": None, "degree": None, **(settings or {})},
+        "model": {"sha256": "ab" * 32},
+        "data": {
+            "name": images.name,
+            "split": images.split,
+            "part": images.part,
+            "files": dict(images.files),
+            "images": len(images),
+            "shape": list(images.images.shape[1:]),
+            "sha256": digest(images),
+            "classes": list(images.classes),
+            **(data or {}),
+        },
+        "versions": {"berncert": "0"},
+        "origin": {"command": "berncert certify it", "something new": {"unheard": [1, 2]}},
+        **({"lipschitz": lipschitz} if lipschitz else {}),
+    }
+    radius, further = "fallen_at" if attack else "radius", dict(columns or {})
+    names = (*(radius if name == "radius" else name for name in FIRST), "status", *further)
+    labels, indices = images.labels.tolist(), images.indices.tolist()
+    lines = [
+        {
+            "idx": indices[k],
+            "label": labels[k],
+            "predict": predicted,
+            radius: float(at),
+            "correct": predicted == labels[k],
+            "time": timedelta(milliseconds=k + 1),
+            "status": statuses[k % len(statuses)],
+            **{name: values[k] for name, values in further.items()},
+        }
+        for k, (predicted, at) in enumerate(rows)
+    ]
+    with claimed(folder, "run"), opened(folder, about, names, images.indices.numpy()) as table:
+        table.append(lines)
+    return read(folder)
+
+
+def random_rows(images: Dataset, *, seed: int = 0, scale: float = 1.0) -> list[Row]:
+    """Nine in ten right; radii from a gamma distribution."""
+    rng = np.random.default_rng(seed)
+    labels = images.labels.tolist()
+    return [
+        (label if rng.random() < 0.9 else (label + 1) % len(images.classes), float(rng.gamma(4.0, scale / 4)))
+        for label in labels
+    ]
