@@ -6,8 +6,8 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-slow lint bench clean
 
-demo: $(READY)  ## train, smooth, prove, draw: about a minute
-	$(PYTHON) -m experiments.boundary_2d
+demo: $(READY)  ## certify, attack, compare, draw, report: about a minute
+	$(PYTHON) -m berncert demo
 
 test: $(READY) lint  ## lint, types, tests
 	$(PYTHON) -m pytest -n 2
@@ -20,10 +20,12 @@ lint: $(READY)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-bench: $(READY)  ## side-by-side measurements, written to benchmarks/
+bench: $(READY)  ## side-by-side measurements, written to benchmarks/: half an hour, and MNIST
 	$(PYTHON) -m benchmarks.exact
 	$(PYTHON) -m benchmarks.layers
 	$(PYTHON) -m benchmarks.training
+	$(PYTHON) -m benchmarks.startup
+	$(PYTHON) -m benchmarks.certifiers
 
 $(READY): pyproject.toml constraints.txt
 	@python3 -c 'import sys; sys.exit("berncert needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else 0'

@@ -21,7 +21,8 @@ def test_a_shipped_model_is_taken_apart(capsys: Capture) -> None:
     for told in (
         "digits: a berncert checkpoint 1", "sha256", "recipe digits, digits (1,442 images), 30 epochs",
         "depth 3, width 256", "1x8x8 -> 10 features", "degree 1 on each axis, 10 features -> 10 classes",
-        "10 x 2^10 = 10,240 coefficients", "base head  identity", "proven Lipschitz bound, norm 2: 0.125", "layers.8", "UnitCube", "l2: 0.125 (used)",
+        "10 x 2^10 = 10,240 coefficients", "base head  identity",
+        "proven Lipschitz bound, norm 2: 0.125", "layers.8", "UnitCube", "l2: 0.125 (used)",
         "proven here", "proven to stay in the cube", "rounding", "proofs in the file",
     ):  # fmt: skip
         assert told in text

@@ -9,7 +9,6 @@ from berncert.arguments import checked_count
 from berncert.cli.output import console, print_json
 from berncert.study.named_runs import named_runs
 from berncert.study.records import Run
-from berncert.study.report import write_report
 
 EXAMPLES = """\
 runs:
@@ -49,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page, and tell where it is."""
+    from berncert.study.report import write_report  # --help needs no torch
+
     examples = checked_count("examples", arguments.examples)
     if arguments.out == "":
         raise ValueError("expected a file for --out, got nothing; report.html is one in the current folder")

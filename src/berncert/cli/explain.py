@@ -1,0 +1,174 @@
+"""`berncert explain`: one image, its certificate taken apart, and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from errno import EISDIR
+from pathlib import Path
+from typing import TYPE_CHECKING, SupportsFloat
+
+from berncert.cli import output
+from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
+from berncert.study.folders import write_whole
+from berncert.study.methods import Exact
+from berncert.study.rounding import down, up
+from berncert.study.tables import Grid
+
+if TYPE_CHECKING:
+    from berncert.study.explanation import Explanation
+
+SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes")
+PICTURES = (".png", ".svg", ".pdf")
+EXAMPLES = """\
+examples:
+  berncert explain digits --index 3
+  berncert explain mnist --index 8 --norm inf --data-dir ~/data --out eight.pdf
+  berncert explain digits --index 3 --degree 2          the head smoothed anew, to this degree
+  berncert explain runs/cifar10 --index 20 --json --no-picture
+
+The radius is proven: no image within it gets another class. An attack looks for one from outside; the true distance
+lies between the two. The picture shows the plane of feature space in which the nearest other classes lie.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the image, and where the picture goes."""
+    parser.usage = "berncert explain MODEL --index I [--data NAME] [--norm P] [--degree N] [--out FILE] [settings]"
+    parser.description = "One image: its class, its radius, its rivals, and what the proof is made of."
+    parser.epilog = EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
+    parser.add_argument("--index", type=int, required=True, metavar="I", help="the image's place in the split, from 0")
+    parser.add_argument("--out", metavar="FILE", help="the picture: .png, .svg or .pdf (explain-DATA-I.png)")
+    parser.add_argument("--no-picture", action="store_true", help="print only")
+    parser.add_argument("--no-attack", action="store_true", help="look for no image that changes the class: faster")
+    add_data_dir(parser)
+    add_json(parser)
+    group = parser.add_argument_group("settings", "Of the proof; the same as those of certify.")
+    for entry in fields(Exact):
+        if entry.name in SETTINGS:
+            add_flag(group, entry, default=True)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Explain, print, draw."""
+    from berncert.study.explanation import explain, read_model, read_sample  # --help needs no torch
+    from berncert.study.runs import trained_on
+
+    settings = settings_of(Exact, arguments)
+    picture = _picture(arguments.out)
+    model = read_model(arguments.model, settings.degree)
+    settings = replace(settings, data=settings.data or trained_on(arguments.model))
+    if settings.data is None:
+        raise ValueError(f"expected --data, as {arguments.model} does not tell what it was trained on")
+    sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
+    if picture is None:
+        picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
+    if not arguments.no_picture:
+        _try(picture)
+    explained = explain(model, sample, settings, attack=not arguments.no_attack)
+    if not arguments.no_picture:
+        from berncert.study.curve_figure import rendered
+        from berncert.study.explanation.figure import explanation_figure
+
+        write_whole(picture, rendered(explanation_figure(explained), picture.suffix.lower()))
+    drawn = None if arguments.no_picture else str(picture)
+    if arguments.json:
+        output.print_json(explained.as_json() | {"picture": drawn})
+    else:
+        _show(explained, drawn)
+
+
+def _picture(word: str | None) -> Path | None:
+    if word is not None and Path(word).suffix.lower() not in PICTURES:
+        raise ValueError(f"expected a file that ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {word!r}")
+    return None if word is None else Path(word)
+
+
+def _try(path: Path) -> None:
+    """Whether it can be written, before the work."""
+    trial = path.with_name(f".{path.name}.trial")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, "it is a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial.write_bytes(b"")
+        trial.unlink()
+    except OSError as error:
+        raise OSError(f"could not write {path}: {error.strerror or error}; choose another --out") from error
+
+
+def _show(explained: Explanation, picture: str | None) -> None:
+    console, sample, c = output.console(), explained.sample, explained.certificate
+    told = f"seen as {explained.name(explained.predicted)!r}: {'right' if explained.correct else 'wrong'}"
+    place = f"{sample.name}, {sample.split} {sample.kind} {sample.index}"
+    console.print(f"{place}: labelled {explained.name(sample.label)!r}, {told}", style="bold")
+    for line in (*_between(explained), f"{explained.status.name}: {explained.status}", "", *_derivation(explained), ""):
+        console.print(line)
+    console.print(_rivals(explained))
+    console.print(
+        f"{c.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {_degree(explained)}"
+    )
+    if picture is not None:
+        console.print(f"the picture: {picture}")
+
+
+def _between(explained: Explanation) -> list[str]:
+    """What is proven, and what an attack says beside it."""
+    c, found, kind, norm = explained.certificate, explained.found, explained.sample.kind, explained.settings.norm
+    if c.radius == math.inf:
+        return [f"proven: every {kind} gets this class"]
+    radius = down(c.radius, 6)
+    within = f"proven: no {kind} within l{norm:g} distance {radius} gets another class"
+    lines = [within if c.radius > 0 else "nothing is proven"]
+    if found is not None:
+        name, far = explained.name(found.predicted), up(found.distance, 6)
+        lines.append(f"found by attack: one at {far} is given {name!r}; the nearest is {radius} to {far} away")
+    return lines
+
+
+def _derivation(explained: Explanation) -> list[str]:
+    """The radius, line by line."""
+    c, norm = explained.certificate, explained.settings.norm
+    if not 0 < c.radius < math.inf:
+        return ["what the radius is made of: nothing, as the status says"]
+    rival = explained.name(int(c.rival)) if c.rival >= 0 else "no other class"
+    witness = f"a point at {up(c.feature_upper, 6)} is given {rival!r} (checked)"
+    lines = {
+        f"  {down(c.feature_radius, 6)}": f"proven distance of the features in l{c.feature_norm:g}; {witness}",
+        f"- 2 x {c.extraction_error:.2g}": "what rounding can do to the features, of this image and of the other",
+        f"/ {c.lipschitz_bound:.6g}": f"Lipschitz bound of the extractor, proven from l{norm:g} to l{c.feature_norm:g}",
+        f"= {down(c.radius, 6)}": "radius, rounded down",
+    }
+    wide = max(map(len, lines))
+    return ["what the radius is made of", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
+
+
+def _rivals(explained: Explanation) -> Grid:
+    logits, shares, own = explained.logits, explained.probabilities, explained.predicted
+    rows = [[explained.name(own), f"{logits[own]:.4f}", f"{shares[own]:.1%}", "", "", "", ""]]
+    for rival in explained.rivals:
+        number = rival.number
+        rows.append(
+            [explained.name(number), f"{logits[number]:.4f}", f"{shares[number]:.1%}", f"{rival.margin:.4f}",
+             _distance(rival.feature_radius), _distance(rival.feature_upper, up), _distance(rival.radius)]
+        )  # fmt: skip
+    left = len(logits) - len(rows)
+    distances = ("features:\nproven to", "features:\novertakes at", "pixels:\nproven to")
+    return Grid(
+        ("class", "logit", "softmax", "margin", *distances),
+        rows,
+        title="rivals, each by itself, the nearest first",
+        note=f"{left} more classes look farther away" if left else "",
+    )
+
+
+def _distance(value: float, rounded: Callable[[SupportsFloat, int], str] = down) -> str:
+    return "never" if value == math.inf else rounded(value, 5)
+
+
+def _degree(explained: Explanation) -> str:
+    degrees = explained.head.degree
+    return str(degrees[0]) if len(set(degrees)) == 1 else "x".join(map(str, degrees))

@@ -1,0 +1,277 @@
+"""One image explained: its class, how far that is proven, which rivals are how far, how near an attack comes."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from berncert.arguments import checked_index
+from berncert.certify import Certificates, Classifier, ImageCertificates, Status, certify
+from berncert.extractor.remembered import plain_copy
+from berncert.polynomial import SmoothedHead
+from berncert.study import data
+from berncert.study.checkpoint import load
+from berncert.study.explanation.counterexample import Counterexample, nearest_counterexample
+from berncert.study.methods import Exact
+
+Floats = npt.NDArray[np.float64]
+
+MOST_RIVALS = 9  # whose distances are proven one by one; of more, those that look nearest
+MOST_RIVAL_BOXES = 10_000  # for each of them, as far rivals take long and matter little
+CLOSE = 1e-9  # relative: more than rounding does to a distance
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """Another class: where it overtakes the predicted one, all other classes aside."""
+
+    number: int
+    margin: float
+    """How far its logit is behind that of the predicted class."""
+    radius: float
+    """Proven: no image closer than this, in the pixels' norm, gives it a greater logit."""
+    feature_radius: float
+    """Proven: no point of the cube closer than this, in the certificate's feature norm, does."""
+    feature_upper: float
+    """The distance of its witness; inf when it has none."""
+    witness: Floats
+    """A point of the cube at which it is ahead; NaN when none is known."""
+    status: Status
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One image of a data set."""
+
+    name: str
+    split: str
+    index: int
+    image: Tensor
+    label: int
+    classes: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """What to call it."""
+        return "image" if self.image.ndim == 3 else "point"
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """All there is to say of one image."""
+
+    sample: Sample
+    settings: Exact
+    model: Classifier
+    """As it was certified: in float64, with plain weights."""
+    certificate: ImageCertificates
+    """One row."""
+    logits: Floats
+    rivals: tuple[Rival, ...]
+    """The nearest first."""
+    found: Counterexample | None
+    seconds: float
+    """That the certificate took."""
+
+    @property
+    def predicted(self) -> int:
+        """The class that the model gives."""
+        return int(self.certificate.predicted)
+
+    @property
+    def status(self) -> Status:
+        """How the certificate came to its end."""
+        return status_of(self.certificate)
+
+    @property
+    def correct(self) -> bool:
+        """Whether that is the label."""
+        return self.predicted == self.sample.label
+
+    @property
+    def probabilities(self) -> Floats:
+        """The softmax of the logits."""
+        powers = np.exp(self.logits - self.logits.max())
+        shares: Floats = powers / powers.sum()
+        return shares
+
+    def name(self, number: int) -> str:
+        """Of a class; the data may have fewer than the model."""
+        return self.sample.classes[number] if number < len(self.sample.classes) else str(number)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, in full precision."""
+        c, sample, found = self.certificate, self.sample, self.found
+        told = ("radius", "rival", "boxes", "features", "witness", "feature_radius", "feature_upper", "lipschitz_bound",
+                "extraction_error")  # fmt: skip
+        return {
+            "data": {"name": sample.name, "split": sample.split, "index": sample.index, "classes": sample.classes},
+            "norm": norm_name(self.settings.norm),
+            "degree": self.head.degree,
+            "tolerance": self.settings.tolerance,
+            "max_boxes": self.settings.max_boxes,
+            "label": sample.label,
+            "predicted": self.predicted,
+            "correct": self.correct,
+            "status": self.status.name,
+            "status_means": str(self.status),
+            **{name: getattr(c, name).tolist() for name in told},
+            "feature_norm": norm_name(float(c.feature_norm)),
+            "seconds": self.seconds,
+            "logits": self.logits,
+            "probabilities": self.probabilities,
+            "rivals": [vars(rival) | {"status": rival.status.name} for rival in self.rivals],
+            "found": found and {"distance": found.distance, "predicted": found.predicted, "image": found.image},
+        }
+
+    @property
+    def head(self) -> SmoothedHead:
+        """The polynomial."""
+        assert isinstance(self.model.head, SmoothedHead)
+        return self.model.head
+
+
+def status_of(row: Certificates) -> Status:
+    """Of one row."""
+    return cast(Status, row.status)
+
+
+def norm_name(norm: float) -> float | str:
+    """As JSON can say it."""
+    return norm if math.isfinite(norm) else str(norm)
+
+
+def explain(
+    model: Classifier, sample: Sample, settings: Exact, *, attack: bool = True, progress: bool | None = None
+) -> Explanation:
+    """Certify the image, look at its rivals one by one, and attack it.
+
+    What the certificate says is checked on the way: the witness gets another class and is where it is said to be, and
+    no attack comes closer than the radius. A failure of that is an error of this package, not of the user.
+    """
+    _check_fits(model, sample)
+    began = time.perf_counter()
+    (c,) = certify(
+        model, sample.image[None], norm=settings.norm, tolerance=settings.tolerance, max_boxes=settings.max_boxes,
+        progress=progress,
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    assert isinstance(model.head, SmoothedHead)
+    head = SmoothedHead(model.head.coefficients.detach().cpu().double())
+    plain = Classifier(plain_copy(model.extractor, torch.float64).cpu(), head).eval()
+    _check_witness(head, c)
+    with torch.no_grad():
+        logits = head(torch.from_numpy(c.features)[None])[0].numpy()
+    found = None
+    if attack and status_of(c) is not Status.WHOLE_CUBE:
+        found = nearest_counterexample(
+            plain, sample.image, int(c.predicted), norm=settings.norm, least=float(c.radius), progress=progress
+        )
+        if found is not None and found.distance < c.radius * (1 - CLOSE):
+            raise RuntimeError(
+                f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
+                "this must not happen; please report it"
+            )
+    rivals = rivals_of(head, c, settings, progress=progress)
+    return Explanation(sample, settings, plain, c, logits, rivals, found, seconds)
+
+
+def _check_fits(model: Classifier, sample: Sample) -> None:
+    """An image of the shape that the network takes, and no more classes than it tells apart."""
+    shape = tuple(sample.image.shape)
+    wanted = tuple(getattr(model.extractor, "input_shape", shape))
+    if wanted != shape:
+        raise ValueError(f"expected data of shape {wanted}, got {sample.name} of shape {shape}; choose other --data")
+    if isinstance(model.head, SmoothedHead) and model.head.classes < len(sample.classes):
+        raise ValueError(
+            f"expected data with at most the {model.head.classes} classes of the model, got {sample.name} with "
+            f"{len(sample.classes)}; choose other --data"
+        )
+
+
+def read_model(path: str | PathLike[str], degree: int | None = None) -> Classifier:
+    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew."""
+    model = load(path)
+    if degree is None:
+        if isinstance(model.head, SmoothedHead):
+            return model
+        raise ValueError(f"expected a model with a smoothed head, got {path}, whose head is not; choose a --degree")
+    return (load(path, base=True) if isinstance(model.head, SmoothedHead) else model).smooth(degree)
+
+
+def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
+    """The image at that place of the split."""
+    assert settings.data is not None
+    name, split = settings.data, settings.split
+    images = data.load(name, split, data_dir=data_dir, limit=checked_index("index", index) + 1)
+    if index >= len(images):
+        raise ValueError(
+            f"expected an index from 0 to {len(images) - 1}, as {name} has {len(images):,} {split} images, got {index}"
+        )
+    return Sample(images.name, split, index, images.images[index], int(images.labels[index]), images.classes)
+
+
+def rivals_of(
+    head: SmoothedHead, c: ImageCertificates, settings: Exact, *, progress: bool | None = None
+) -> tuple[Rival, ...]:
+    """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
+
+    What is proven for all rivals together holds for each, so no distance is below the certificate's.
+    """
+    logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
+    predicted = int(c.predicted)
+    others = [b for b in _looking_near(logits, slopes, predicted, float(c.feature_norm)) if b != c.rival]
+    chosen = ([int(c.rival)] if c.rival >= 0 else []) + others
+    found = []
+    for number in chosen[:MOST_RIVALS]:
+        pair = SmoothedHead(head.coefficients[[predicted, number]])
+        (own,) = certify(
+            pair, c.features[None], norm=float(c.feature_norm), tolerance=settings.tolerance,
+            max_boxes=min(settings.max_boxes, MOST_RIVAL_BOXES), progress=progress,
+        )  # fmt: skip
+        reach = max(float(own.radius), float(c.feature_radius))
+        margin = float(logits[predicted] - logits[number])
+        radius = _in_pixels(c, reach)
+        found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, status_of(own)))
+    return tuple(sorted(found, key=lambda rival: (rival.feature_upper, rival.feature_radius, -rival.margin)))
+
+
+def _looking_near(logits: Floats, slopes: Floats, predicted: int, norm: float) -> list[int]:
+    """All rivals, those first whose linearised margin vanishes nearest."""
+    dual = 1.0 if norm == math.inf else math.inf if norm == 1 else norm / (norm - 1)
+    steep = np.linalg.norm(slopes - slopes[predicted], ord=dual, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        looks = np.nan_to_num((logits[predicted] - logits) / steep, nan=0.0)
+    return [int(b) for b in np.argsort(looks, kind="stable") if b != predicted]
+
+
+def _in_pixels(c: ImageCertificates, reach: float) -> float:
+    """What the certificate proves for a distance >= its own among the features.
+
+    The rounding that is subtracted weighs less the farther one goes, so the ratio of the two is on the safe side.
+    """
+    if status_of(c) is Status.LEAVES_CUBE or reach == c.feature_radius or not c.radius > 0:
+        return float(c.radius)
+    return float(c.radius * (reach / c.feature_radius) * (1 - 2.0**-50)) if math.isfinite(reach) else math.inf
+
+
+def _check_witness(head: SmoothedHead, c: ImageCertificates) -> None:
+    """That the witness has another class, and is as far as it is said to be."""
+    if not np.isfinite(c.witness).all():
+        return
+    with torch.no_grad():
+        given = int(head(torch.from_numpy(c.witness)[None]).argmax())
+    distance = float(np.linalg.norm(c.witness - c.features, ord=float(c.feature_norm)))
+    if given == c.predicted or not math.isclose(distance, c.feature_upper, rel_tol=CLOSE, abs_tol=1e-12):
+        raise RuntimeError(
+            f"expected a witness of another class at {c.feature_upper!r}, got class {given} at {distance!r}: this must "
+            "not happen; please report it"
+        )
