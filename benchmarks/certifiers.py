@@ -17,9 +17,9 @@ from benchmarks.timing import made_by, origin
 from berncert.progress import Bar
 from berncert.study import data
 from berncert.study.data import Dataset
-from berncert.study.methods import Estimated, Exact, Randomized, RunSettings
-from berncert.study.runs import loaded
-from berncert.study.workers import worker
+from berncert.study.runs.methods import Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.performing import loaded
+from berncert.study.runs.workers import worker
 
 HERE = Path(__file__).parent
 METHODS: dict[str, RunSettings] = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from berncert.study.folders import claimed
-from berncert.study.records import FIRST, FORMAT, opened
+from berncert.study.runs.records import FIRST, FORMAT, opened
 
 HEADER = "\t".join(FIRST)
 

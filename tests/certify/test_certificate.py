@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import random_head
+from random_heads import random_head
 
 import berncert
 

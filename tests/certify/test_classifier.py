@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import random_head
+from random_heads import random_head
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 

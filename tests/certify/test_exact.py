@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import points_around, random_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_heads import points_around, random_head
 
 import berncert
 from berncert import SmoothedHead, Status, certify

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from berncert.cli import main
-from berncert.study.records import read
+from berncert.study.runs.records import read
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import random_head
+from random_heads import random_head
 from torch import Tensor, nn
 
 import berncert

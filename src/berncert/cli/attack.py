@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from berncert.cli.certify import perform_as_told, show
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, settings_of
-from berncert.study.methods import Attacked
+from berncert.study.runs.methods import Attacked
 
 EXAMPLES = """\
 examples:

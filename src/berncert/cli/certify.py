@@ -10,8 +10,8 @@ from dataclasses import fields
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
-from berncert.study.methods import CERTIFIERS, RunSettings
-from berncert.study.records import Run
+from berncert.study.runs.methods import CERTIFIERS, RunSettings
+from berncert.study.runs.records import Run
 
 EXAMPLES = """\
 examples:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run:
     """The run that the flags describe."""
-    from berncert.study.runs import default_folder, perform
+    from berncert.study.runs.performing import default_folder, perform
 
     folder = chosen_folder(arguments.out, default_folder(arguments.model, arguments.method, settings))
     return perform(

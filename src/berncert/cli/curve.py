@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from berncert.cli.output import console, print_json
 from berncert.study.curves import (
@@ -16,9 +15,8 @@ from berncert.study.curves import (
     summary,
     warnings_about,
 )
-from berncert.study.folders import write_whole
+from berncert.study.picture_files import picture_path, write_picture
 
-PICTURES = (".png", ".svg", ".pdf")
 EXAMPLES = """\
 runs:
   a folder                  as certify and attack write it, finished or not
@@ -63,18 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read, write the pictures, print the table."""
-    pictures = [_picture(word) for word in arguments.out]
+    pictures = [picture_path(word) for word in arguments.out]
     radii = None if arguments.radii is None else radii_of(arguments.radii)
     curves = curves_of(arguments.runs, arguments.data_dir)
     radii = default_radii(curves) if radii is None else radii
     grid = accuracy_table(curves, radii)
     if pictures:
-        from berncert.study.curve_figure import rendered  # matplotlib is slow to import, and tables do without
-
         figure = curve_figure(curves, title=arguments.title)
         for path in pictures:
-            _make(path.parent)
-            write_whole(path, rendered(figure, path.suffix.lower()))
+            write_picture(figure, path)
     if arguments.json:
         print_json(summary(curves, radii) | {"pictures": list(map(str, pictures))})
         return
@@ -88,17 +83,3 @@ def run(arguments: argparse.Namespace) -> None:
     print({"markdown": grid.markdown, "latex": grid.latex}[arguments.format]())
     for note in notes:
         print(note, file=sys.stderr)
-
-
-def _picture(word: str) -> Path:
-    path = Path(word)
-    if path.suffix.lower() not in PICTURES:
-        raise ValueError(f"expected a file that ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {word!r}")
-    return path
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"could not make the folder {folder}: {error.strerror or error}") from error

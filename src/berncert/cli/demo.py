@@ -12,21 +12,21 @@ from rich.console import Console
 
 from berncert.cli import output
 from berncert.cli.flags import add_json, chosen_folder
-from berncert.study.folders import write_whole
-from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
 
 if TYPE_CHECKING:
     from berncert.study.curves import Curve
 
 TITLE = "Handwritten digits: what is proven, and what an attack leaves"
+RADII = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 RUNS: dict[str, tuple[str, RunSettings]] = {
-    "proven": ("prove a radius for each of the 355 test images", Exact()),
-    "attack": ("look for images that change the class", Attacked(radii=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.25, 1.5))),
+    "exact": ("prove a radius for each of the 355 test images", Exact()),
+    "pgd": ("look for images that change the class", Attacked(radii=RADII)),
     "randomized": ("randomized smoothing, every 10th image, 10,000 votes", Randomized(skip=10, n=10_000)),
     "estimate": ("the paper's estimate, every 40th image", Estimated(skip=40)),
 }
 """Name -> what it does, and how."""
-IN_PICTURES = ("proven", "attack", "randomized")  # estimates are far off to the right
+IN_PICTURES = ("exact", "pgd", "randomized")  # estimates are far off to the right
 EXAMPLES = """\
 examples:
   berncert demo
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """All the rest, in its order."""
     from berncert.study.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
-    from berncert.study.runs import perform
+    from berncert.study.runs.performing import perform
 
     folder = chosen_folder(arguments.out, Path("out") / "demo")
     console = output.console(quiet=arguments.json)
@@ -88,15 +88,16 @@ def _trained(folder: Path, console: Console) -> str:
 def _write(made: dict[str, Path], model: str, curves: Sequence[Curve]) -> None:
     """The picture, the page, and one image explained: the least robust of those that are right."""
     from berncert.study.curves import curve_figure
-    from berncert.study.explanation import explain, read_model, read_sample
+    from berncert.study.explanation import explain, read_sample
     from berncert.study.explanation.figure import explanation_figure
-    from berncert.study.pictures import rendered
+    from berncert.study.picture_files import write_picture
     from berncert.study.report import write_report
+    from berncert.study.runs.performing import loaded
 
-    write_whole(made["curve"], rendered(curve_figure(curves, title=TITLE), ".png"))
+    write_picture(curve_figure(curves, title=TITLE), made["curve"])
     write_report([(curve.label, curve.run) for curve in curves], made["report"], title=TITLE)
     proven = curves[0].run
     index = int(proven.rows["idx"][np.where(proven.correct, proven.radius, np.inf).argmin()])
     settings = Exact(data="digits")
-    explained = explain(read_model(model), read_sample(settings, index), settings)
-    write_whole(made["explained"], rendered(explanation_figure(explained), ".png"))
+    explained = explain(loaded(model), read_sample(settings, index), settings)
+    write_picture(explanation_figure(explained), made["explained"])

@@ -6,22 +6,20 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
-from errno import EISDIR
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsFloat
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
-from berncert.study.folders import write_whole
-from berncert.study.methods import Exact
+from berncert.study.picture_files import picture_path, try_to_write, write_picture
 from berncert.study.rounding import down, up
+from berncert.study.runs.methods import Exact
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
     from berncert.study.explanation import Explanation
 
 SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes")
-PICTURES = (".png", ".svg", ".pdf")
 EXAMPLES = """\
 examples:
   berncert explain digits --index 3
@@ -54,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain, print, draw."""
-    from berncert.study.explanation import explain, read_model, read_sample  # --help needs no torch
-    from berncert.study.runs import trained_on
+    from berncert.study.explanation import explain, read_sample  # --help needs no torch
+    from berncert.study.runs.performing import loaded, trained_on
 
     settings = settings_of(Exact, arguments)
-    picture = _picture(arguments.out)
-    model = read_model(arguments.model, settings.degree)
+    picture = None if arguments.out is None else picture_path(arguments.out)
+    model = loaded(arguments.model, settings.degree)
     settings = replace(settings, data=settings.data or trained_on(arguments.model))
     if settings.data is None:
         raise ValueError(f"expected --data, as {arguments.model} does not tell what it was trained on")
@@ -67,37 +65,17 @@ def run(arguments: argparse.Namespace) -> None:
     if picture is None:
         picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
     if not arguments.no_picture:
-        _try(picture)
+        try_to_write(picture)
     explained = explain(model, sample, settings, attack=not arguments.no_attack)
     if not arguments.no_picture:
-        from berncert.study.curve_figure import rendered
         from berncert.study.explanation.figure import explanation_figure
 
-        write_whole(picture, rendered(explanation_figure(explained), picture.suffix.lower()))
+        write_picture(explanation_figure(explained), picture)
     drawn = None if arguments.no_picture else str(picture)
     if arguments.json:
         output.print_json(explained.as_json() | {"picture": drawn})
     else:
         _show(explained, drawn)
-
-
-def _picture(word: str | None) -> Path | None:
-    if word is not None and Path(word).suffix.lower() not in PICTURES:
-        raise ValueError(f"expected a file that ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {word!r}")
-    return None if word is None else Path(word)
-
-
-def _try(path: Path) -> None:
-    """Whether it can be written, before the work."""
-    trial = path.with_name(f".{path.name}.trial")
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(EISDIR, "it is a folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        trial.write_bytes(b"")
-        trial.unlink()
-    except OSError as error:
-        raise OSError(f"could not write {path}: {error.strerror or error}; choose another --out") from error
 
 
 def _show(explained: Explanation, picture: str | None) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from berncert.arguments import checked_count
 from berncert.cli.output import console, print_json
-from berncert.study.named_runs import named_runs
-from berncert.study.records import Run
+from berncert.study.runs.named import named_runs
+from berncert.study.runs.records import Run
 
 EXAMPLES = """\
 runs:

@@ -15,10 +15,11 @@ from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, l
 import berncert
 from berncert.certify import Status
 from berncert.study.checkpoint import save
-from berncert.study.explanation import Sample, explain, read_model, read_sample
+from berncert.study.explanation import Sample, explain, read_sample
 from berncert.study.explanation.explained import MOST_RIVALS, _check_witness, rivals_of
 from berncert.study.explanation.surface import slice_of
-from berncert.study.methods import Exact
+from berncert.study.runs.methods import Exact
+from berncert.study.runs.performing import loaded
 
 NORMS = [1, 1.5, 2, math.inf]
 
@@ -183,12 +184,12 @@ def test_the_record_keeps_every_bit(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_checkpoint_is_read_as_it_is_or_smoothed_anew(tmp_path: Path) -> None:
     model = saved(tmp_path / "model.safetensors")
-    assert torch.equal(read_model(tmp_path).head.coefficients, model.head.coefficients)  # type: ignore[arg-type]
-    assert read_model(tmp_path, 5).head.degree == (5, 5, 5)
+    assert torch.equal(loaded(tmp_path).head.coefficients, model.head.coefficients)  # type: ignore[arg-type]
+    assert loaded(tmp_path, 5).head.degree == (5, 5, 5)
     save(berncert.load(tmp_path, base=True), tmp_path / "base.safetensors")
     with pytest.raises(ValueError, match="choose a --degree"):
-        read_model(tmp_path / "base.safetensors")
-    assert read_model(tmp_path / "base.safetensors", 1).head.degree == (1, 1, 1)
+        loaded(tmp_path / "base.safetensors")
+    assert loaded(tmp_path / "base.safetensors", 1).head.degree == (1, 1, 1)
 
 
 def test_the_image_at_a_place_of_the_split_is_read() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from berncert.study.data import Dataset, load
 from berncert.study.folders import claimed
-from berncert.study.records import FIRST, FORMAT, Run, opened, read
-from berncert.study.runs import digest
+from berncert.study.runs.performing import digest
+from berncert.study.runs.records import FIRST, FORMAT, Run, opened, read
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 Row = tuple[int, float]

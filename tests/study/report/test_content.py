@@ -13,11 +13,11 @@ from sample_runs import NASTY, digits, make_run, random_rows
 
 from berncert.certify import Status
 from berncert.study.data import load
-from berncert.study.records import Claim, Run, read
 from berncert.study.report import report_html, write_report
 from berncert.study.report.chart import reading
 from berncert.study.report.content import report
 from berncert.study.report.examples import MOST, STATUSES, chosen, falls_of, singled_out
+from berncert.study.runs.records import Claim, Run, read
 
 RADII = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
 

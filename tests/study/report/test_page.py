@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import Locator, Page
 from sample_runs import digits, make_run, random_rows
 
-from berncert.study.records import Run
 from berncert.study.report import write_report
 from berncert.study.report.numbers import percent
+from berncert.study.runs.records import Run
 
 Opener = Callable[..., Page]
 

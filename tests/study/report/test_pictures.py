@@ -11,9 +11,9 @@ from PIL import Image
 from sample_runs import digits, make_run, random_rows
 
 from berncert.study.data import load
-from berncert.study.records import Run
 from berncert.study.report import report_html
 from berncert.study.report.pictures import LARGEST, Album, Finder, thumbnail
+from berncert.study.runs.records import Run
 
 
 def pixels(png: bytes) -> np.ndarray:

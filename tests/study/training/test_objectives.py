@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import random_head
+from random_heads import random_head
 from scipy.optimize import minimize
 from torch import Tensor, nn
 

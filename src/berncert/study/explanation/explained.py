@@ -18,9 +18,8 @@ from berncert.certify import Certificates, Classifier, ImageCertificates, Status
 from berncert.extractor.remembered import plain_copy
 from berncert.polynomial import SmoothedHead
 from berncert.study import data
-from berncert.study.checkpoint import load
 from berncert.study.explanation.counterexample import Counterexample, nearest_counterexample
-from berncert.study.methods import Exact
+from berncert.study.runs.methods import Exact
 
 Floats = npt.NDArray[np.float64]
 
@@ -195,16 +194,6 @@ def _check_fits(model: Classifier, sample: Sample) -> None:
             f"expected data with at most the {model.head.classes} classes of the model, got {sample.name} with "
             f"{len(sample.classes)}; choose other --data"
         )
-
-
-def read_model(path: str | PathLike[str], degree: int | None = None) -> Classifier:
-    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew."""
-    model = load(path)
-    if degree is None:
-        if isinstance(model.head, SmoothedHead):
-            return model
-        raise ValueError(f"expected a model with a smoothed head, got {path}, whose head is not; choose a --degree")
-    return (load(path, base=True) if isinstance(model.head, SmoothedHead) else model).smooth(degree)
 
 
 def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:

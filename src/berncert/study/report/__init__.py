@@ -17,10 +17,10 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from berncert.study.folders import write_whole
-from berncert.study.records import Run
 from berncert.study.report import chart, numbers
 from berncert.study.report.content import Group, report
 from berncert.study.report.pictures import Album
+from berncert.study.runs.records import Run
 
 __all__ = ["report_html", "write_report"]
 

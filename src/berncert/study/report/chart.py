@@ -9,8 +9,8 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 
-from berncert.study.records import Claim, Run
 from berncert.study.report.numbers import percent, share_places
+from berncert.study.runs.records import Claim, Run
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from berncert.study import curves
-from berncert.study.records import Claim, Run
 from berncert.study.report.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
 from berncert.study.report.detail import Shown, options, shown
 from berncert.study.report.numbers import CLAIMS, count, duration, lower, norm_name, percent, places_for
 from berncert.study.report.pictures import Finder
+from berncert.study.runs.records import Claim, Run
 
 MOST_RUNS = 10
 

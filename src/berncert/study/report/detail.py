@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from berncert.study.records import Claim, Run
 from berncert.study.report.chart import Histogram, histogram, own_scale
 from berncert.study.report.examples import STATUSES, Examples, Floats, examples_of, falls_of
 from berncert.study.report.numbers import count, duration, lower, percent, places_for
 from berncert.study.report.pictures import Finder
+from berncert.study.runs.records import Claim, Run
 
 QUANTILES = {"least": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "greatest": 1.0}
 

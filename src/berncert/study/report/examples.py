@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from berncert.certify import Status
-from berncert.study.records import Claim, Run
 from berncert.study.report.numbers import UNITS, lower, places_for, sortable, unit_for, upper
 from berncert.study.report.pictures import Gallery
+from berncert.study.runs.records import Claim, Run
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

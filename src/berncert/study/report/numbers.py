@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from berncert.study.records import Claim
+from berncert.study.runs.records import Claim
 
 CLAIMS = {
     Claim.PROVEN: "proven",

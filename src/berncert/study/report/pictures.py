@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from berncert.study import data, runs
+from berncert.study import data
+from berncert.study.runs.performing import digest
 
 LARGEST = 64
 """Pixels of a side; larger images are made smaller."""
@@ -62,7 +63,7 @@ class Finder:
         dataset = data.load(
             told["name"], told.get("split", "test"), data_dir=self._data_dir, download=False, progress=False, **wanted
         )
-        if runs.digest(dataset) != told.get("sha256"):
+        if digest(dataset) != told.get("sha256"):
             raise ValueError("they were changed since the run")
         shape = tuple(dataset.images.shape[1:])
         if shape != (2,) and not (len(shape) == 3 and shape[0] in (1, 3)):

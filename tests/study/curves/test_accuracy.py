@@ -24,7 +24,7 @@ from berncert.study.curves import (
     summary,
     warnings_about,
 )
-from berncert.study.records import Claim, Run, read
+from berncert.study.runs.records import Claim, Run, read
 
 RADII = st.sampled_from([0.0, 0.25, 0.5, 1.0, math.inf]) | st.floats(0, 3) | st.just(math.nan)
 ROWS = st.lists(st.tuples(RADII, st.booleans()), min_size=1, max_size=30)

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from berncert.study.records import RUN, Run, read
+from berncert.study.runs.records import RUN, Run, read
 
 DATA_VARIABLE = "BERNCERT_DATA"
 LEVELS = ("0.12", "0.25", "0.50", "1.00")

@@ -28,9 +28,9 @@ from berncert.study.checkpoint import FILE, describe, found, load
 from berncert.study.data import Dataset
 from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
-from berncert.study.methods import RunSettings
-from berncert.study.records import FIRST, FORMAT, Run, Table, opened, read
-from berncert.study.workers import worker
+from berncert.study.runs.methods import RunSettings
+from berncert.study.runs.records import FIRST, FORMAT, Run, Table, opened, read
+from berncert.study.runs.workers import worker
 
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
 
@@ -79,8 +79,13 @@ def perform(
 
 
 def loaded(model: str | PathLike[str], degree: int | None = None) -> Classifier:
-    """The model as it was saved, or with its base head smoothed anew to this degree."""
-    return load(model) if degree is None else load(model, base=True).smooth(degree)
+    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew."""
+    saved = load(model)
+    if degree is not None:
+        return (load(model, base=True) if isinstance(saved.head, SmoothedHead) else saved).smooth(degree)
+    if isinstance(saved.head, SmoothedHead):
+        return saved
+    raise ValueError(f"expected a model with a smoothed head, got {model}, whose head is not; choose a --degree")
 
 
 def chosen_images(

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.study.records import FIRST, RUN, Claim, Run, opened, read
+from berncert.study.runs.records import FIRST, RUN, Claim, Run, opened, read
 
 INDICES = np.array([0, 20, 40, 60])
 COLUMNS = (*FIRST, "status", "upper", "witness")

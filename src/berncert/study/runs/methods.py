@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from berncert.study.records import Claim
+from berncert.study.runs.records import Claim
 from berncert.study.settings import Section, setting
 
 

@@ -17,7 +17,7 @@ import berncert
 from berncert.study.explanation import Explanation, explain, read_sample, slices
 from berncert.study.explanation.figure import derivation, detail_of, explanation_figure, title_of
 from berncert.study.explanation.surface import OTHER, STYLES, slice_of, styles_of
-from berncert.study.methods import Exact
+from berncert.study.runs.methods import Exact
 
 CASES: dict[str, tuple[torch.Tensor, list[float], dict[str, Any], str]] = {
     "proven": (JAGGED, PLACE, {"label": 2}, "'c2' is proven up to 0.15; nearest rival: 'c0'"),

@@ -12,7 +12,7 @@ from berncert.certify.images import UNITS
 from berncert.certify.rootfinding import JACOBIANS, SOLVERS
 from berncert.study.attacks import LOSSES
 from berncert.study.data import SPLITS
-from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
 
 
 def choices(kind: type[RunSettings], name: str) -> set[str]:

@@ -23,9 +23,9 @@ from berncert.study import data
 from berncert.study.checkpoint import save
 from berncert.study.folders import claimed
 from berncert.study.heads import build_head, smoothed
-from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
-from berncert.study.records import Run
-from berncert.study.runs import default_folder, perform
+from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.performing import default_folder, perform
+from berncert.study.runs.records import Run
 
 QUICK: dict[str, RunSettings] = {
     "exact": Exact(limit=10, batch_size=4),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run, make_table
 
-from berncert.study.named_runs import LEVELS, PUBLISHED, named_runs
+from berncert.study.runs.named import LEVELS, PUBLISHED, named_runs
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from berncert.certify.rootfinding import ImageEstimator
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.remembered import plain_copy
 from berncert.study.attacks import Attack, fallen_at
-from berncert.study.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
 
 Rows = list[dict[str, Any]]
 Work = Callable[[Tensor, Tensor, Sequence[int]], Rows]

@@ -7,10 +7,8 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
@@ -19,8 +17,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from berncert.study.curves import Curve
-from berncert.study.records import Claim, Floats
+from berncert.study.curves.accuracy import Curve
+from berncert.study.runs.records import Claim, Floats
 
 INK, GREY, PALE = "#1f2328", "#6e7781", "#e3e6ea"  # as in plots, which needs torch
 COLOURS = (
@@ -120,21 +118,6 @@ def drawn(curves: Sequence[Curve], *, norm: float, title: str | None = None) -> 
     _legend(figure, rows, curves, height - above)
     _title(figure, message, _subject(curves))
     return figure
-
-
-def rendered(figure: Figure, suffix: str) -> bytes:
-    """The file for .png, .svg or .pdf: the same figure gives the same bytes, and text stays text."""
-    stamps: dict[str, dict[str, None]] = {
-        ".png": {"Software": None},
-        ".svg": {"Date": None, "Creator": None},
-        ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }
-    picture = BytesIO()
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "berncert", "pdf.fonttype": 42}
-    with mpl.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)  # it shows as a box
-        figure.savefig(picture, format=suffix.removeprefix("."), dpi=200, metadata=stamps[suffix])
-    return picture.getvalue()
 
 
 def _end(curves: Sequence[Curve]) -> float:

@@ -14,9 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from berncert.study.curve_figure import COLOURS, MOST_BESIDE, STYLES, rendered
 from berncert.study.curves import Curve, curve_figure, curves_of
-from berncert.study.records import Claim, Run
+from berncert.study.curves.figure import COLOURS, MOST_BESIDE, STYLES
+from berncert.study.picture_files import rendered
+from berncert.study.runs.records import Claim, Run
 
 SUFFIXES = (".png", ".svg", ".pdf")
 CLAIMS = ("PROVEN", "PROBABLE", "ESTIMATE", "ATTACK")

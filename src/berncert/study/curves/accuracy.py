@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from berncert.study.named_runs import named_runs
-from berncert.study.records import Claim, Floats, Run
+from berncert.study.runs.named import named_runs
+from berncert.study.runs.records import Claim, Floats, Run
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def warnings_about(curves: Sequence[Curve]) -> list[str]:
 
 def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure:
     """The picture: proven curves solid, probable ones dashed, estimates dash-dotted, attacks dotted."""
-    from berncert.study.curve_figure import drawn  # matplotlib is slow to import, and tables do without
+    from berncert.study.curves.figure import drawn  # matplotlib is slow to import, and tables do without
 
     return drawn(curves, norm=common_norm(curves), title=title)
 
