@@ -18,6 +18,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         berncert.certify(berncert.SmoothedHead(torch.eye(2, dtype=torch.float64)), [[0.2]])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The pages of the docs first: each is one long test, and nobody should wait for the last of them alone."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
+
+
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
     """Weights and images that torch draws are the same in every run, in any order of the tests."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from berncert.cli import main
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LESS = {  # what a command begins with -> what is added, so that it does all that it does, on less
@@ -44,31 +46,35 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
 
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
-def test_the_commands_of_a_page_run_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     shown = [line for block in blocks(page, "sh") for line in block.splitlines() if line and not line.startswith("#")]
-    without = [line for line in shown if not ran(line, tmp_path)]
+    without = [line for line in shown if not ran(line)]
     if without:
         pytest.skip(f"no data for: {'; '.join(without)}")
 
 
-def ran(line: str, folder: Path) -> bool:
-    """Run a line in that folder; False if its data are not at hand. A line of a kind that is not known is an error."""
+def ran(line: str) -> bool:
+    """Run a line here; False if its data are not at hand. A line of a kind that is not known is an error."""
     words = shlex.split(line.removeprefix(".venv/bin/"), comments=True)
-    if words[:1] == ["export"]:  # where the data are, which tests are told by the environment
-        assert words[1].startswith("BERNCERT_DATA=")
-        return True
-    if words[0] == "make":
-        listed = subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True)
-        assert listed.returncode == 0, listed.stderr
-        return True
     command = " ".join(words)
+    if words[0] == "export":  # where the data are, which tests are told by the environment
+        return words[1].startswith("BERNCERT_DATA=")
+    if words[0] == "make":
+        return subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, check=True).returncode == 0
     if NEEDS_DATA.search(command) and "BERNCERT_DATA" not in os.environ:
         return False
-    del_dir = [word for i, word in enumerate(words) if word != "--data-dir" and words[i - 1] != "--data-dir"]
-    less = next((added for start, added in LESS.items() if command.startswith(start)), "")
-    program = {"berncert": [sys.executable, "-m", "berncert"], "python": [sys.executable]}[words[0]]
-    asked = [*program, *del_dir[1:], *less.split()]
-    place = ROOT if words[0] == "python" else folder
-    done = subprocess.run(asked, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    words += next((added for start, added in LESS.items() if command.startswith(start)), "").split()
+    if words[0] == "python":
+        return subprocess.run([sys.executable, *words[1:]], cwd=ROOT, capture_output=True, check=True).returncode == 0
+    assert words[0] == "berncert"
+    if "--data-dir" in words:  # a place of the reader's
+        del words[words.index("--data-dir") : words.index("--data-dir") + 2]
+    try:
+        code = main(words[1:])
+    except SystemExit as end:  # of --help
+        code = end.code
+    assert code == 0, line
     return True

@@ -149,10 +149,10 @@ def test_a_picture_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert main(["curve", proven, "--out", str(tmp_path / "file" / "a.png")]) == 1
-    assert "could not make the folder" in capsys.readouterr().err
-    (tmp_path / "b.png").mkdir()
-    assert main(["curve", proven, "--out", str(tmp_path / "b.png")]) == 1
     assert "could not write" in capsys.readouterr().err
+    (tmp_path / "b.png").mkdir()
+    assert main(["curve", proven, "--out", str(tmp_path / "b.png")]) == 2
+    assert "expected the path of a file, got the folder" in capsys.readouterr().err
 
 
 def test_a_lone_table_needs_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ def claimed(folder: Path, work: str) -> Iterator[None]:
 
     `work` is what is done in it, for the message.
     """
-    made = not folder.exists()
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=0)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run, make_table
 
-from berncert.study.curves import (
+from berncert.study.curves.accuracy import (
     Curve,
     accuracy_table,
     common_norm,
