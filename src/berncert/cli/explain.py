@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, SupportsFloat
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
+from berncert.study.numbers import down, up
 from berncert.study.picture_files import picture_path, try_to_write, write_picture
-from berncert.study.rounding import down, up
 from berncert.study.runs.methods import Exact
 from berncert.study.tables import Grid
 
