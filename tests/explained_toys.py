@@ -33,6 +33,16 @@ def classifier(coefficients: Tensor) -> Classifier:
     return Classifier(nn.Sequential(same, UnitCube(1.0)), head).eval()
 
 
+def open_classifier(coefficients: Tensor) -> Classifier:
+    """features = the point, also where that is outside the cube."""
+    model = classifier(coefficients)
+    same = model.extractor[0]  # type: ignore[index]
+    with torch.no_grad():
+        same.bias.fill_(0.0)
+    model.extractor = nn.Sequential(same)
+    return model.eval()
+
+
 def explained(
     coefficients: Tensor, place: list[float], *, label: int = 0, attack: bool = True, **settings: Any
 ) -> Explanation:

@@ -10,9 +10,40 @@ from typing import Any
 import numpy as np
 
 from berncert.study.folders import claimed
-from berncert.study.runs.records import FIRST, FORMAT, opened
+from berncert.study.runs.records import FIRST, FORMAT, open_table
 
 HEADER = "\t".join(FIRST)
+
+
+def write_run(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    indices: Sequence[int],
+    *,
+    claim: str,
+    norm: float,
+    data: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    columns: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> Path:
+    """A run over the images of these numbers, the first of which have rows; `columns` are further ones."""
+    radius = "fallen_at" if claim == "ATTACK" else "radius"
+    about = {
+        "format": FORMAT,
+        "kind": "attack" if claim == "ATTACK" else "certify",
+        "claim": claim,
+        "settings": {"norm": norm, "skip": 1, "limit": None, "degree": None, **(settings or {})},
+        "model": {"sha256": "ab" * 32},
+        "data": {"images": len(indices), **data},
+        "versions": {"berncert": "0"},
+        **(more or {}),
+    }
+    names = (*(radius if name == "radius" else name for name in FIRST), "status", *columns)
+    with claimed(folder, "test"):
+        table = open_table(folder, about, names, np.array(indices, dtype=np.int64))
+        table.append([{**row, radius: float(row["radius"])} for row in rows])
+    return folder
 
 
 def make_run(
@@ -28,28 +59,15 @@ def make_run(
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """A run with these radii, of images numbered from `first`; `images` is how many it should have in the end."""
-    kind = "attack" if claim == "ATTACK" else "certify"
-    count = len(radii) if images is None else images
-    about = {
-        "format": FORMAT,
-        "kind": kind,
-        "claim": claim,
-        "settings": {"norm": norm, "degree": None, **(settings or {})},
-        "model": {"sha256": "0" * 64},
-        "data": {"name": data, "split": "test", "images": count},
-        "versions": {},
-    }
-    name = "fallen_at" if kind == "attack" else "radius"
-    columns = ("idx", "label", "predict", name, "correct", "time", "status")
     right = [1] * len(radii) if correct is None else correct
     rows = [
-        {"idx": first + k, "label": 3, "predict": 3 if good else 5, name: float(radius), "correct": good}
+        {"idx": first + k, "label": 3, "predict": 3 if good else 5, "radius": radius, "correct": good}
         | {"time": timedelta(seconds=1), "status": claim}
         for k, (radius, good) in enumerate(zip(radii, right, strict=True))
     ]
-    with claimed(folder, "test"), opened(folder, about, columns, np.arange(first, first + count)) as table:
-        table.append(rows)
-    return folder
+    indices = range(first, first + (len(radii) if images is None else images))
+    told = {"name": data, "split": "test"}
+    return write_run(folder, rows, indices, claim=claim, norm=norm, data=told, settings=settings)
 
 
 def make_table(path: Path, radii: Sequence[float], predicted: Sequence[int] | None = None) -> Path:

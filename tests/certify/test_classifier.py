@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import berncert
+from berncert.certify.images import proven_flow
 from berncert.extractor import (
     Householder,
     MaxMin,
@@ -25,6 +26,7 @@ from berncert.extractor import (
     orthogonal,
     spectral,
 )
+from berncert.extractor.proofs.gains import conversion
 
 NORMS = [1.0, 2.0, math.inf]
 
@@ -216,6 +218,21 @@ def test_the_class_is_that_of_the_smoothed_classifier(trained: berncert.Classifi
     row = c[3]
     assert row.radius == pytest.approx((row.feature_radius - 2 * row.extraction_error) / row.lipschitz_bound, rel=1e-6)
     assert c.upper.min() == math.inf
+
+
+@pytest.mark.parametrize("norm", [2, math.inf])
+def test_the_rounding_of_both_images_is_subtracted_and_grows_with_the_distance(
+    trained: berncert.Classifier, norm: float
+) -> None:
+    c = berncert.certify(trained, digits()[0][:20], norm=norm, dtype=torch.float32)
+    slope = proven_flow(trained.extractor, (1, 8, 8), norm, dtype=torch.float32).error[0]
+    for row in c:
+        to_features = conversion(2.0, float(row.feature_norm), trained.head.dim)
+        growth = slope * to_features * conversion(norm, 2.0, 64)
+        left = row.feature_radius - 2 * row.extraction_error
+        assert row.radius <= left / (row.lipschitz_bound + growth)
+        assert row.radius == pytest.approx(left / (row.lipschitz_bound + growth), rel=1e-11)
+        assert growth > 1e-9 * row.lipschitz_bound
 
 
 def test_features_that_may_leave_the_cube_are_proven_only_inside_it() -> None:

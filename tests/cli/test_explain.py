@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from explained_toys import saved
+from explained_toys import open_classifier, saved
 
 import berncert
+from berncert.certify import Status
 from berncert.cli import main
+from berncert.cli.explain import _derivation, _overtakes
 from berncert.study import data
+from berncert.study.explanation import Sample, explain
+from berncert.study.runs.methods import Exact
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--no-attack", "--no-picture"]
@@ -32,6 +38,51 @@ def test_an_image_is_explained_and_drawn_where_one_stands(
     ):  # fmt: skip
         assert told in text
     assert (tmp_path / "explain-digits-3.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("words", [["--norm", "1"], ["--norm", "inf"], ["--degree", "2"]])
+def test_nothing_is_printed_that_is_more_than_what_is_proven(words: list[str], capsys: Capture) -> None:
+    assert main(["explain", "digits", "--index", "0", *words, *QUICK]) == 0
+    text = capsys.readouterr().out
+    assert main(["explain", "digits", "--index", "0", "--json", *words, *QUICK]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    def printed(pattern: str) -> float:
+        return float(re.search(pattern, text, re.MULTILINE)[1])  # type: ignore[index]
+
+    proven = [
+        (printed(r"distance (\S+) gets another class"), told["radius"]),
+        (printed(r"^= (\S+)"), told["radius"]),
+        (printed(r"^ +(\S+) +proven distance"), told["feature_radius"]),
+    ]
+    limits = [
+        (printed(r"^- 2 x (\S+)"), told["extraction_error"]),
+        (printed(r"^/ (\S+)"), told["lipschitz_bound"]),
+        (printed(r"a point at (\S+) is given"), told["feature_upper"]),
+    ]
+    names = told["data"]["classes"]
+    for rival in told["rivals"]:
+        cells = rf"^ *{names[rival['number']]} +\S+ +\S+% +\S+ +(\S+) +(\S+) +(\S+) *$"
+        to, at, pixels = map(float, re.search(cells, text, re.MULTILINE).groups())  # type: ignore[union-attr]
+        proven += [(to, rival["feature_radius"]), (pixels, rival["radius"])]
+        limits += [(at, rival["feature_upper"])]
+    for shown, known in proven:
+        assert known * 0.999 <= shown <= known
+    for shown, known in limits:
+        assert known <= shown <= known * 1.1
+
+
+def test_without_a_witness_it_is_told_what_is_known() -> None:
+    sample = Sample("toy", "test", 0, torch.tensor([0.5]), 0, ("a", "b"))
+    e = explain(open_classifier(torch.tensor([[3.0, 3.0], [0.0, 1.0]])), sample, Exact(), attack=False)
+    assert (e.status, e.certificate.rival) == (Status.LEAVES_CUBE, -1)
+    assert "in l2; no point of the cube is given another class" in "\n".join(_derivation(e))
+    (rival,) = e.rivals
+    assert (_overtakes(rival), rival.radius) == ("never", pytest.approx(0.5))
+    stopped = dataclasses.replace(rival, feature_radius=0.4, status=Status.BUDGET)
+    e = dataclasses.replace(e, rivals=(stopped,))
+    assert "in l2; no point of another class is known" in "\n".join(_derivation(e))
+    assert _overtakes(stopped) == "unknown"
 
 
 def test_the_numbers_as_json_are_those_of_certify(capsys: Capture) -> None:
@@ -120,7 +171,7 @@ def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message:
 def test_a_model_that_does_not_tell_its_data_needs_to_be_told(tmp_path: Path, capsys: Capture) -> None:
     saved(tmp_path / "model.safetensors")
     assert main(["explain", str(tmp_path), "--index", "0"]) == 2
-    assert "expected --data" in capsys.readouterr().err
+    assert "pass --data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("out", "code"), [("taken/x.png", 1), ("folder.png", 2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from explained_toys import saved
 import berncert
 from berncert.cli import main
 from berncert.study.checkpoint import FORMAT, read, save, write
+from berncert.study.inspection import inspect
 
 Capture = pytest.CaptureFixture[str]
 
@@ -46,6 +48,42 @@ def test_a_model_of_ones_own_with_classes_of_different_range(tmp_path: Path, cap
     assert "yes: proven again here" in text
 
 
+@pytest.mark.parametrize("norm", ["1", "1.5", "2", "inf"])
+def test_no_limit_is_printed_on_the_wrong_side(norm: str, tmp_path: Path, capsys: Capture) -> None:
+    saved(tmp_path / "model.safetensors")
+    assert main(["inspect", str(tmp_path), "--norm", norm]) == 0
+    text = capsys.readouterr().out
+    assert main(["inspect", str(tmp_path), "--norm", norm, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    bounds, claims = (line for line in text.splitlines() if "l1: " in line)
+    routes = {f"l{float(route['feature_norm']):g}": route["bound"] for route in told["lipschitz"]["routes"]}
+    (proof,) = told["stored_proofs"]
+    claimed = {f"l{float(n):g}": bound for n, bound in zip(proof["norms"], proof["bounds"], strict=True)}
+    limits = [
+        (float(printed), known[name])
+        for line, known in ((bounds, routes), (claims, claimed))
+        for name, printed in re.findall(r"(l[\w.]+): ([\d.e-]+)", line)
+    ]
+    assert len(limits) == len(routes) + len(claimed)
+    off, cost = re.search(r"off by at most (\S+) .* costs a radius (\S+) at most", text).groups()  # type: ignore[union-attr]
+    limits += [(float(off), told["rounding"]["feature_bound"]), (float(cost), told["rounding"]["radius_cost"])]
+    classes = re.findall(r"^(\d) +(\S+) +(\S+) *$", text, re.MULTILINE)
+    least, greatest = told["head"]["least"], told["head"]["greatest"]
+    assert [int(number) for number, *_ in classes] == [0, 1, 2, 3]
+    limits += [(float(high), greatest[int(number)]) for number, _, high in classes]
+    limits += [(-float(low), -least[int(number)]) for number, low, _ in classes]
+    for printed, known in limits:
+        assert known <= printed <= known + 0.1 * abs(known)
+
+
+def test_the_rounding_of_a_shipped_model_is_not_told_too_small(capsys: Capture) -> None:
+    assert main(["inspect", "digits"]) == 0
+    text = capsys.readouterr().out
+    bound = inspect("digits").rounding_bound
+    assert bound <= float(text.split("off by at most ")[1].split()[0]) <= 1.1 * bound
+
+
 def test_what_is_believed_is_told_as_such(tmp_path: Path, capsys: Capture) -> None:
     saved(tmp_path / "model.safetensors")
     assert main(["inspect", str(tmp_path), "--believe"]) == 0
@@ -56,7 +94,7 @@ def test_what_is_believed_is_told_as_such(tmp_path: Path, capsys: Capture) -> No
     assert main(["inspect", str(tmp_path), "--believe"]) == 0
     text = capsys.readouterr().out
     assert "proven here, as the file has no proof of these weights" in text
-    assert "none: certify proves the bound when it is needed" in text
+    assert "none: the bound is proven when it is needed" in text
 
 
 def test_a_model_that_is_not_smoothed_is_told_as_such(tmp_path: Path, capsys: Capture) -> None:

@@ -58,3 +58,13 @@ DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_differences_are_found_exactly_where_there_are_some(a: dict[str, Any], b: dict[str, Any]) -> None:
     assert differences(a, a) == differences(b, b) == []
     assert len(differences(a, b)) == len(differences(b, a)) == 1
+
+
+def test_only_a_folder_that_was_made_for_nothing_is_taken_away(tmp_path: Path) -> None:
+    for folder, stays in ((tmp_path / "new", False), (tmp_path, True)):
+        with pytest.raises(RuntimeError, match="nothing came of it"), claimed(folder, "run"):
+            raise RuntimeError("nothing came of it")
+        assert folder.exists() == stays
+    with claimed(tmp_path / "new", "run"):
+        (tmp_path / "new" / "something").write_text("")
+    assert (tmp_path / "new" / "something").exists()

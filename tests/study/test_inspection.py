@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from explained_toys import saved
 
 import berncert
 from berncert.extractor.proofs.gains import conversion
+from berncert.extractor.proofs.walk import walk
 from berncert.study.checkpoint import FORMAT, describe, read, save, write
 from berncert.study.inspection import inspect
 
@@ -61,10 +63,46 @@ def test_no_image_with_pixels_between_0_and_1_has_a_larger_rounding_error(path: 
     images = torch.cat([torch.rand(20, 1, 4, 4), torch.ones(1, 1, 4, 4)])
     c = berncert.certify(berncert.load(path), images)
     for row in c:
-        assert row.extraction_error <= seen.rounding_bound * conversion(2.0, float(row.feature_norm), 3) * (1 + 1e-9)
+        assert row.extraction_error <= seen.rounding_bound * conversion(2.0, float(row.feature_norm), 3)
     assert 0 < seen.rounding_bound < 1e-10
-    assert 0 < seen.rounding_cost < 1e-9
     assert seen.stays_in_cube
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_rounding_takes_no_more_from_any_radius_than_is_said(norm: float, path: Path) -> None:
+    seen = inspect(path, norm=norm)
+    images = torch.cat([torch.rand(50, 1, 4, 4), torch.zeros(1, 1, 4, 4), torch.ones(1, 1, 4, 4)])
+    c = berncert.certify(berncert.load(path), images, norm=norm)
+    cost = c.feature_radius / c.lipschitz_bound - c.radius
+    assert (c.radius > 0).any()
+    assert (cost <= seen.rounding_cost).all()
+    assert seen.rounding_cost < 1e-9
+
+
+def test_of_several_routes_the_one_on_which_rounding_costs_most_counts(path: Path) -> None:
+    seen = inspect(path, norm=math.inf)
+    alone = [
+        dataclasses.replace(seen, routes=(dataclasses.replace(route, used=True),)).rounding_cost
+        for route in seen.routes
+    ]
+    together = dataclasses.replace(seen, routes=tuple(dataclasses.replace(route, used=True) for route in seen.routes))
+    assert together.rounding_cost == max(alone) > min(alone)
+    for bound in (0.0, math.inf):
+        route = dataclasses.replace(seen.routes[0], bound=bound, used=True)
+        assert dataclasses.replace(seen, routes=(route,)).rounding_cost == math.inf
+
+
+def test_the_bound_is_proven_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(berncert.load(path, proofs=False), path)
+    proofs: list[Any] = []
+
+    def counted(*inputs: Any) -> Any:
+        proofs.append(inputs)
+        return walk(*inputs)
+
+    monkeypatch.setattr("berncert.extractor.bounds.walk", counted)
+    inspect(path)
+    assert len(proofs) == 1
 
 
 def test_file_extractor_and_head_are_told(path: Path) -> None:
@@ -131,12 +169,15 @@ def test_proofs_of_other_questions_are_proven_again_when_asked_for(path: Path) -
     assert all(proof.fits and proof.honest for proof in (*quick.stored, *thorough.stored))
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9995, 1 - 1e-8])
 @pytest.mark.parametrize("options", [{}, {"norm": 1.5, "prove": True}])
-def test_a_file_that_claims_more_than_can_be_proven_is_found_out(options: dict[str, Any], path: Path) -> None:
-    changed(path, scale_claims(0.5))
+def test_a_file_that_claims_more_than_can_be_proven_is_found_out(
+    options: dict[str, Any], share: float, path: Path
+) -> None:
+    changed(path, scale_claims(share))
     (proof,) = inspect(path, **options).stored
     assert proof.fits
-    assert proof.excess == pytest.approx(2)
+    assert proof.excess == pytest.approx(1 / share, rel=1e-10)
     assert not proof.honest
 
 

@@ -36,7 +36,7 @@ def test_percentages_are_the_nearest(of: int, share: Fraction, places: int) -> N
 def test_numbers_are_read_as_decimals_and_fractions() -> None:
     assert [number(text) for text in ("0.25", "36/255", "1e-3", " 2 ")] == [0.25, 36 / 255, 0.001, 2.0]
     for text in ("", "a", "1/0", "1/2/3", "/"):
-        with pytest.raises(ValueError, match="number|float"):
+        with pytest.raises(ValueError, match=r"number|float"):
             number(text)
     assert [norm_name(p) for p in (1, 2.0, 1.5, math.inf)] == ["l1", "l2", "l1.5", "linf"]
 

@@ -140,20 +140,8 @@ class Prepared:
         return self.flow.gains.factor(self.norm, feature_norm)
 
     def routes(self) -> list[float]:
-        """The feature norms that can give the largest radius to some row; none is left out that could."""
-        bounds = {q: self.bound(q) for q in self.flow.gains.norms}
-        order = sorted(bounds, key=lambda q: (q != self.norm, q))
-
-        def beaten(q: float) -> bool:
-            # a point r away in another norm is at most conversion * r away in this one; of equals the first stays
-            return any(
-                bounds[other] * conversion(other, q, self.head.dim)
-                <= bounds[q] * (1 + (1e-9 if rank < order.index(q) else -1e-9))
-                for rank, other in enumerate(order)
-                if other != q
-            )
-
-        return [q for q in order if math.isfinite(bounds[q]) and not beaten(q)] or [self.norm]
+        """The feature norms by which radii are proven."""
+        return routes(self.flow, self.norm, self.head.dim)
 
     def _try_shape(self) -> None:
         """An error that says what to do if the extractor does not take images of this shape, or gives no rows."""
@@ -172,14 +160,14 @@ class ImageProver(Prepared):
         threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, input_shape, **options)
-        self.search = {"tolerance": tolerance, "max_boxes": max_boxes, "threads": threads, "progress": self.progress}
+        self.search = {"tolerance": tolerance, "max_boxes": max_boxes, "threads": threads}
 
     def __call__(self, images: Tensor) -> ImageCertificates:
         """One proven statement for each image."""
         features, sizes = self.features(images), _sizes(images)
         best: ImageCertificates | None = None
         for q in self.routes():
-            inner = certify_features(self.head, features, norm=q, **self.search)  # type: ignore[arg-type]
+            inner = certify_features(self.head, features, norm=q, progress=self.progress, **self.search)  # type: ignore[arg-type]
             found = self._in_pixels(inner, features, q, sizes)
             best = found if best is None else _better(best, found)
         assert best is not None
@@ -228,6 +216,22 @@ def proven_flow(
     """All that is proven of an extractor as it is run in this dtype; an `Extractor` remembers it."""
     plain = plain_copy(extractor, dtype) if plain is None else plain
     return flow_of(extractor, plain, input_shape, norm, UNITS[dtype], progress)
+
+
+def routes(flow: Flow, norm: float, dim: int) -> list[float]:
+    """The norms of `dim` features that can give the largest radius to some row; none is left out that could."""
+    bounds = {q: flow.gains.factor(norm, q) for q in flow.gains.norms}
+    order = sorted(bounds, key=lambda q: (q != norm, q))
+
+    def beaten(q: float) -> bool:
+        # a point r away in another norm is at most conversion * r away in this one; of equals the first stays
+        return any(
+            bounds[other] * conversion(other, q, dim) <= bounds[q] * (1 + (1e-9 if rank < order.index(q) else -1e-9))
+            for rank, other in enumerate(order)
+            if other != q
+        )
+
+    return [q for q in order if math.isfinite(bounds[q]) and not beaten(q)] or [norm]
 
 
 def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:

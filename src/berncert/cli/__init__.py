@@ -21,6 +21,9 @@ COMMANDS = {
 }
 """Command -> what it does. Its module has `add_arguments(parser)` and `run(arguments)`."""
 
+GO_ON = ("demo", "train", "certify", "attack")
+"""Commands that go on from where they were stopped."""
+
 EXAMPLES = """\
 examples:
   berncert demo                               a minute, on data that comes along
@@ -55,20 +58,21 @@ def main(words: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     for name, about in COMMANDS.items():
         commands.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    asked = next((word for word in words if word in COMMANDS), None)
     try:
-        asked = next((word for word in words if word in COMMANDS), None)
         if asked is not None:
             import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
-    except ValueError as error:  # a wrong name, setting or file
+    except (ValueError, FileNotFoundError) as error:  # a wrong name, setting or file
         return _fail(error, 2)
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
-        return _fail("stopped; the same command goes on from where this one was", 1)
+        goes_on = "; the same command goes on from where this one was" if asked in GO_ON else ""
+        return _fail(f"stopped{goes_on}", 1)
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields
 
 from berncert.cli import output
@@ -32,37 +33,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "berncert certify MODEL [--data NAME] [--norm P] [--degree N] [--method NAME] [settings]"
     parser.description = "Prove, for each image of a data set, a radius within which its class cannot change."
     parser.epilog = EXAMPLES
+    add_run(parser, CERTIFIERS, RunSettings, "of the radius")
+
+
+def add_run(
+    parser: argparse.ArgumentParser, methods: Mapping[str, type[RunSettings]], shared: type[RunSettings], word: str
+) -> None:
+    """What every run takes: a model, a folder, a method, and a flag for each setting."""
+    first = next(iter(methods))
     parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
-    parser.add_argument("--method", choices=CERTIFIERS, default="exact", help="of the radius (exact)")
+    parser.add_argument("--method", choices=methods, default=first, help=f"{word} ({first})")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that tells the settings)")
     add_data_dir(parser)
     add_hardware(parser)
     add_json(parser)
-    shared = [entry.name for entry in fields(RunSettings)]
-    group = parser.add_argument_group("settings of every method", "What is certified, and in which norm.")
-    for entry in fields(RunSettings):
+    group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
+    for entry in fields(shared):
         add_flag(group, entry, default=entry.name != "batch_size")
-    for name, kind in CERTIFIERS.items():
+    known = {entry.name for entry in fields(shared)}
+    for name, kind in methods.items():
         group = parser.add_argument_group(f"settings: --method {name}", (kind.__doc__ or "").strip())
         for entry in fields(kind):
-            if entry.name not in shared:
+            if entry.name not in known:
                 add_flag(group, entry, default=True)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Certify, and say what came of it."""
-    from berncert.study.hardware import use_threads  # --help needs no torch
-
-    use_threads(arguments.threads)
-    settings = settings_of(CERTIFIERS[arguments.method], arguments, CERTIFIERS.values())
-    show(perform_as_told(arguments, settings), arguments.json)
+    show(perform_as_told(arguments, CERTIFIERS), arguments.json)
 
 
-def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run:
+def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[RunSettings]]) -> Run:
     """The run that the flags describe."""
+    from berncert.study.hardware import use_threads  # --help needs no torch
     from berncert.study.runs.performing import default_folder, perform
 
-    folder = chosen_folder(arguments.out, default_folder(arguments.model, arguments.method, settings))
+    use_threads(arguments.threads)
+    settings = settings_of(methods[arguments.method], arguments, methods.values())
+    folder = chosen_folder(arguments.out, default_folder(arguments.model, settings))
     return perform(
         arguments.model,
         settings,
@@ -75,25 +83,18 @@ def perform_as_told(arguments: argparse.Namespace, settings: RunSettings) -> Run
 
 def show(run: Run, as_json: bool) -> None:
     """The accuracy at some radii, how the rows ended, and where they are."""
-    from berncert.study.curves import Curve, accuracy_table, default_radii
+    from berncert.study.curves import Curve, accuracy_table, default_radii, summary
 
     curve = Curve(run.label, run)
     radii = default_radii([curve])
     ends = dict(sorted(Counter(run.rows["status"].tolist()).items()))
     seconds = float(run.rows["time"].sum())
     if as_json:
-        output.print_json(
-            {
-                "run": str(run.path), "claim": run.claim.name, "norm": f"{run.norm:g}", "images": len(run),
-                "right": float(run.correct.mean()), "abstained": int(run.abstained.sum()),
-                "radii": radii, "standing": run.standing(radii), "mean_radius": run.mean_radius,
-                "status": ends, "seconds": seconds,
-            }
-        )  # fmt: skip
+        output.print_json(summary([curve], radii) | {"run": str(run.path), "status": ends, "seconds": seconds})
         return
     console = output.console()
     console.print(accuracy_table([curve], radii))
     told = ", ".join(f"{count} {name}" for name, count in ends.items())
-    speed = f"{len(run) / seconds:,.0f} images/s" if seconds else ""
-    console.print(f"{told}; {seconds:.1f} s, {speed}".rstrip(", "))
+    speed = f", {len(run) / seconds:,.4g} images/s" if seconds else ""
+    console.print(f"{told}; {seconds:.1f} s{speed}")
     console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(str(run.path))}")

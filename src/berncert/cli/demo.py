@@ -12,7 +12,7 @@ from rich.console import Console
 
 from berncert.cli import output
 from berncert.cli.flags import add_json, chosen_folder
-from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
 
 if TYPE_CHECKING:
     from berncert.study.curves import Curve
@@ -21,7 +21,7 @@ TITLE = "Handwritten digits: what is proven, and what an attack leaves"
 RADII = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 RUNS: dict[str, tuple[str, RunSettings]] = {
     "exact": ("prove a radius for each of the 355 test images", Exact()),
-    "pgd": ("look for images that change the class", Attacked(radii=RADII)),
+    "pgd": ("look for images that change the class", Pgd(radii=RADII)),
     "randomized": ("randomized smoothing, every 10th image, 10,000 votes", Randomized(skip=10, n=10_000)),
     "estimate": ("the paper's estimate, every 40th image", Estimated(skip=40)),
 }
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "each test image, an attack, two rivals, a table, a curve, a report and one image explained. A minute or so."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("--out", metavar="DIR", help="where all of it goes (out/demo)")
+    parser.add_argument("--out", metavar="DIR", help="where all of it goes (out/demo; out/demo-trained)")
     parser.add_argument("--train", action="store_true", help="train the model first")
     add_json(parser)
 
@@ -53,9 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """All the rest, in its order."""
     from berncert.study.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
+    from berncert.study.hardware import use_threads
     from berncert.study.runs.performing import perform
 
-    folder = chosen_folder(arguments.out, Path("out") / "demo")
+    use_threads(1)  # on small networks more only wait for each other; and the same folder is gone on with anywhere
+    folder = chosen_folder(arguments.out, Path("out") / ("demo-trained" if arguments.train else "demo"))
     console = output.console(quiet=arguments.json)
     model = _trained(folder / "model", console) if arguments.train else "digits"
     for name, (about, settings) in RUNS.items():

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
-from berncert.study.numbers import down, up
+from berncert.study.numbers import down, norm_name, up
 from berncert.study.picture_files import picture_path, try_to_write, write_picture
 from berncert.study.runs.methods import Exact
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
-    from berncert.study.explanation import Explanation
+    from berncert.study.explanation import Explanation, Rival
 
 SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes")
 EXAMPLES = """\
@@ -53,16 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Explain, print, draw."""
     from berncert.study.explanation import explain, read_sample  # --help needs no torch
-    from berncert.study.runs.performing import loaded, trained_on
+    from berncert.study.runs.performing import loaded, with_data
 
     settings = settings_of(Exact, arguments)
     picture = None if arguments.out is None else picture_path(arguments.out)
     model = loaded(arguments.model, settings.degree)
-    settings = replace(settings, data=settings.data or trained_on(arguments.model))
-    if settings.data is None:
-        raise ValueError(f"expected --data, as {arguments.model} does not tell what it was trained on")
+    settings = with_data(arguments.model, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
     if picture is None:
+        assert settings.data is not None
         picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
     if not arguments.no_picture:
         try_to_write(picture)
@@ -99,7 +97,7 @@ def _between(explained: Explanation) -> list[str]:
     if c.radius == math.inf:
         return [f"proven: every {kind} gets this class"]
     radius = down(c.radius, 6)
-    within = f"proven: no {kind} within l{norm:g} distance {radius} gets another class"
+    within = f"proven: no {kind} within {norm_name(norm)} distance {radius} gets another class"
     lines = [within if c.radius > 0 else "nothing is proven"]
     if found is not None:
         name, far = explained.name(found.predicted), up(found.distance, 6)
@@ -109,19 +107,28 @@ def _between(explained: Explanation) -> list[str]:
 
 def _derivation(explained: Explanation) -> list[str]:
     """The radius, line by line."""
-    c, norm = explained.certificate, explained.settings.norm
+    c, pixels = explained.certificate, norm_name(explained.settings.norm)
     if not 0 < c.radius < math.inf:
         return ["what the radius is made of: nothing, as the status says"]
-    rival = explained.name(int(c.rival)) if c.rival >= 0 else "no other class"
-    witness = f"a point at {up(c.feature_upper, 6)} is given {rival!r} (checked)"
+    features = norm_name(float(c.feature_norm))
     lines = {
-        f"  {down(c.feature_radius, 6)}": f"proven distance of the features in l{c.feature_norm:g}; {witness}",
-        f"- 2 x {c.extraction_error:.2g}": "what rounding can do to the features, of this image and of the other",
-        f"/ {c.lipschitz_bound:.6g}": f"Lipschitz bound of the extractor, proven from l{norm:g} to l{c.feature_norm:g}",
+        f"  {down(c.feature_radius, 6)}": f"proven distance of the features in {features}; {_witness(explained)}",
+        f"- 2 x {up(c.extraction_error, 2)}": "what rounding can do to the features, of this image and of the other",
+        f"/ {up(c.lipschitz_bound, 6)}": f"Lipschitz bound of the extractor, proven from {pixels} to {features}",
         f"= {down(c.radius, 6)}": "radius, rounded down",
     }
     wide = max(map(len, lines))
     return ["what the radius is made of", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
+
+
+def _witness(explained: Explanation) -> str:
+    """What gives another class, and where."""
+    c = explained.certificate
+    if c.rival >= 0:
+        return f"a point at {up(c.feature_upper, 6)} is given {explained.name(int(c.rival))!r} (checked)"
+    if explained.holds_in_cube:
+        return "no point of the cube is given another class"
+    return "no point of another class is known"
 
 
 def _rivals(explained: Explanation) -> Grid:
@@ -131,7 +138,7 @@ def _rivals(explained: Explanation) -> Grid:
         number = rival.number
         rows.append(
             [explained.name(number), f"{logits[number]:.4f}", f"{shares[number]:.1%}", f"{rival.margin:.4f}",
-             _distance(rival.feature_radius), _distance(rival.feature_upper, up), _distance(rival.radius)]
+             _distance(rival.feature_radius), _overtakes(rival), _distance(rival.radius)]
         )  # fmt: skip
     left = len(logits) - len(rows)
     distances = ("features:\nproven to", "features:\novertakes at", "pixels:\nproven to")
@@ -143,8 +150,14 @@ def _rivals(explained: Explanation) -> Grid:
     )
 
 
-def _distance(value: float, rounded: Callable[[SupportsFloat, int], str] = down) -> str:
-    return "never" if value == math.inf else rounded(value, 5)
+def _distance(proven: float) -> str:
+    return "never" if proven == math.inf else down(proven, 5)
+
+
+def _overtakes(rival: Rival) -> str:
+    if rival.feature_upper < math.inf:
+        return up(rival.feature_upper, 5)
+    return "never" if rival.feature_radius == math.inf else "unknown"
 
 
 def _degree(explained: Explanation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json
+from berncert.study.numbers import down, norm_name, up
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ examples:
   berncert inspect mnist --json
 
 The bound is proven when you look, step by step, from the weights in the file; docs/layers.md tells how. A checkpoint
-also stores what was proven when it was made, for certify to believe as long as the weights are the very same.
+also stores what was proven when it was made. The commands believe that of the models that come along, as long as the
+weights are the very same, and prove it anew of all others; in Python, berncert.load believes it unless proofs=False.
 """
 
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--norm", default="2", metavar="P", help="the p of the pixels' norm, 1 to inf (2)")
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument("--prove", action="store_true", help="prove all again that the file claims, in every norm")
-    trust.add_argument("--believe", action="store_true", help="take the bound from the file, as certify does: quick")
+    trust.add_argument("--believe", action="store_true", help="take the bound from the file: quick")
     add_json(parser)
 
 
@@ -106,7 +107,7 @@ def _made_of(seen: Inspection) -> dict[str, str]:
     least, greatest = float(head.coefficients.min()), float(head.coefficients.max())
     return rows | {
         "head": f"Bernstein polynomial of degree {degrees} on each axis, {head.dim} features -> {head.classes} classes",
-        " ": f"{shape} = {head.coefficients.numel():,} coefficients from {least:.4g} to {greatest:.4g}",
+        " ": f"{shape} = {head.coefficients.numel():,} coefficients from {down(least, 4)} to {up(greatest, 4)}",
         "base head": _base(seen),
     }
 
@@ -127,35 +128,37 @@ def _base(seen: Inspection) -> str:
     told = seen.description["base"]
     if told is None:
         return "not in the file: it cannot be smoothed to another degree"
-    same = "its values on the grid are the coefficients" + (f", to {seen.base_gap:.1g}" if seen.base_gap else "")
+    same = "its values on the grid are the coefficients" + (f", to {up(seen.base_gap, 1)}" if seen.base_gap else "")
     return f"{told['kind']}, scale {told['scale']:g}: {same}"
 
 
 def _proven(seen: Inspection) -> dict[str, str]:
-    p = _norm(seen.norm)
+    p = norm_name(seen.norm)
     how = f"proven here, in {seen.seconds:.2f} s" if seen.table is not None else "believed, as the file says so"
     if seen.table is None and not any(proof.fits for proof in seen.stored):
         how = "proven here, as the file has no proof of these weights"
     routes = "; ".join(
-        f"{_norm(route.feature_norm)}: {route.bound:.6g}{' (used)' if route.used else ''}" for route in seen.routes
+        f"{norm_name(route.feature_norm)}: {up(route.bound, 6)}{' (used)' if route.used else ''}"
+        for route in seen.routes
     )
+    cost = f": it costs a radius {up(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
     cube = "proven to stay in the cube [0, 1]" if seen.stays_in_cube else "not proven to stay in the cube [0, 1]"
     return {
         "bound": f"from {p} of the pixels to norms of the features: {routes}",
         "how": how,
         "features": cube,
-        "rounding": f"features in float64 are off by at most {seen.rounding_bound:.2g} (l2) if pixels are in [0, 1]: "
-        f"it costs a radius {seen.rounding_cost:.2g} at most",
+        "rounding": f"features in float64 are off by at most {up(seen.rounding_bound, 2)} (l2) if pixels are in [0, 1]"
+        + cost,
     }
 
 
 def _stored(seen: Inspection) -> Grid:
     rows = [
-        ["x".join(map(str, proof.shape)), proof.dtype, "  ".join(f"{_norm(n)}: {b:.6g}" for n, b in
+        ["x".join(map(str, proof.shape)), proof.dtype, "  ".join(f"{norm_name(n)}: {up(b, 6)}" for n, b in
          zip(proof.norms, proof.bounds, strict=True)), _verdict(proof)]
         for proof in seen.stored
     ]  # fmt: skip
-    note = "" if rows else "none: certify proves the bound when it is needed"
+    note = "" if rows else "none: the bound is proven when it is needed"
     if not all(proof.fits for proof in seen.stored):
         note = "other weights, versions or number of threads: their last bits decide"
     return Grid(
@@ -165,10 +168,10 @@ def _stored(seen: Inspection) -> Grid:
 
 def _verdict(proof: StoredProof) -> str:
     if not proof.fits:
-        return "not bit for bit: certify proves it anew"
+        return "not bit for bit: it is proven anew when it is needed"
     if proof.excess is None:
-        return "yes: certify believes it; --prove tries it"
-    return "yes: proven again here" if proof.honest else f"FALSE: {proof.excess:.4g} times as much is proven here"
+        return "yes; --prove tries it"
+    return "yes: proven again here" if proof.honest else f"FALSE: {proof.excess:.10g} times as much is proven here"
 
 
 def _classes(seen: Inspection) -> Grid | None:
@@ -181,7 +184,7 @@ def _classes(seen: Inspection) -> Grid | None:
     names = (seen.description["about"].get("data") or {}).get("classes") or seen.description["about"].get("classes")
     told = names if isinstance(names, list) and len(names) == head.classes else range(head.classes)
     ranges = zip(told, facts["least"].tolist(), facts["greatest"].tolist(), strict=True)
-    rows = [[str(name), f"{least:.5g}", f"{greatest:.5g}"] for name, least, greatest in ranges]
+    rows = [[str(name), down(least, 5), up(greatest, 5)] for name, least, greatest in ranges]
     return Grid(("class", "least", "greatest"), rows, "coefficients, between which the logits lie")
 
 
@@ -189,7 +192,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_plain, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _norm(norm: float) -> str:
-    return "l-inf" if norm == math.inf else f"l{norm:g}"

@@ -16,7 +16,7 @@ def console(*, quiet: bool = False) -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Plain JSON; what is not finite is null, as JSON has no word for it."""
+    """Plain JSON, which has no words for what is not finite: infinity is "inf", what is no number null."""
     print(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
@@ -27,4 +27,6 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if hasattr(value, "tolist"):  # numpy and torch
         return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

@@ -33,9 +33,10 @@ def claimed(folder: Path, work: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if made and [path.name for path in folder.iterdir()] == [LOCK]:  # it came to nothing
-            (folder / LOCK).unlink()
-            folder.rmdir()
+        with suppress(OSError):  # another may be at it already, and what went wrong before matters more
+            if made and [path.name for path in folder.iterdir()] == [LOCK]:  # it came to nothing
+                (folder / LOCK).unlink()
+                folder.rmdir()
         lock.release()
 
 

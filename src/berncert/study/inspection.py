@@ -19,7 +19,7 @@ import torch
 
 from berncert.arguments import checked_norm
 from berncert.certify import Classifier
-from berncert.certify.images import UNITS, Prepared, proven_flow
+from berncert.certify.images import UNITS, proven_flow, routes
 from berncert.extractor import Extractor, LipschitzTable, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion
@@ -31,7 +31,9 @@ from berncert.study.heads import Head, smoothed
 Floats = npt.NDArray[np.float64]
 
 QUESTION = re.compile(r"shape \(([\d, ]+)\), norms \(([\w., ]+)\), unit ([\de.-]+)")
-SAME = 1e-3  # relative: more than two proofs of the same weights, on different machines, differ
+SAME = 1e-9  # relative: more than two proofs of the same weights, bit for bit, differ
+ROUNDED_UP = 1 + 1e-9  # more than rounding does to the few operations of a limit
+QUOTIENT = 2.0**-48  # relative: more than `certify` takes off for the rounding of its own division
 
 
 @dataclass(frozen=True)
@@ -125,18 +127,26 @@ class Inspection:
     def rounding_bound(self) -> float:
         """How far features computed in float64 can be from the true ones, in l2, if pixels are in [0, 1]."""
         slope, constant = self.flow.error
-        return float(slope * math.sqrt(math.prod(self.extractor.input_shape)) + constant)
+        return float(slope * math.sqrt(math.prod(self.extractor.input_shape)) + constant) * ROUNDED_UP
 
     @property
     def rounding_cost(self) -> float:
-        """What that takes from a radius at most, in units of the pixels, by the best route of all."""
-        dim = self.extractor.dim
-        costs = [
-            2 * self.rounding_bound * conversion(2.0, route.feature_norm, dim) / route.bound
-            for route in self.routes
-            if route.used and route.bound > 0
-        ]
-        return min(costs, default=math.inf)
+        """What that takes from a radius at most, in units of the pixels, whichever route gives it."""
+        return max((self._cost(route) for route in self.routes if route.used), default=math.inf)
+
+    def _cost(self, route: Route) -> float:
+        """The most that reach / bound can be above (reach - 2 error) / (bound + growth), which `certify` proves.
+
+        A reach that is finite is at most that of a corner of the cube from the opposite one.
+        """
+        if not 0 < route.bound < math.inf:
+            return math.inf
+        q, dim = route.feature_norm, self.extractor.dim
+        scale = conversion(2.0, q, dim)
+        growth = self.flow.error[0] * scale * conversion(self.norm, 2.0, math.prod(self.extractor.input_shape))
+        farthest = conversion(math.inf, q, dim) / route.bound
+        lost = 2 * self.rounding_bound * scale + farthest * (growth + route.bound * QUOTIENT)
+        return float(lost / route.bound) * ROUNDED_UP
 
     @property
     def stays_in_cube(self) -> bool:
@@ -153,17 +163,15 @@ class Inspection:
             "base": told["base"] and told["base"] | {"largest_difference_of_a_coefficient": self.base_gap},
             "about": told["about"],
             "lipschitz": {
-                "norm": _norm(self.norm),
+                "norm": self.norm,
                 "proven": "here" if table is not None else "believed, from the file",
                 "seconds": self.seconds,
-                "routes": [asdict(route) | {"feature_norm": _norm(route.feature_norm)} for route in self.routes],
+                "routes": [asdict(route) for route in self.routes],
                 "steps": None if table is None else [asdict(row) for row in table],
             },
             "rounding": {"feature_bound": self.rounding_bound, "radius_cost": self.rounding_cost},
             "features_between": self.flow.limits,
-            "stored_proofs": [
-                asdict(p) | {"norms": [_norm(n) for n in p.norms], "honest": p.honest} for p in self.stored
-            ],
+            "stored_proofs": [asdict(proof) | {"honest": proof.honest} for proof in self.stored],
         }
 
 
@@ -173,8 +181,9 @@ def inspect(
 ) -> Inspection:  # fmt: skip
     """Take the checkpoint apart and prove the bound of its extractor, step by step.
 
-    norm: of the pixels. believe: take what the file says to be proven of these weights, if it says so, as `certify`
-    does; there are no steps then. prove: prove everything again that the file claims, also for other norms.
+    norm: of the pixels. believe: take what the file says to be proven of these weights, if it says so, as
+    `berncert.load` does; there are no steps then. prove: prove everything again that the file claims, also for other
+    norms.
     """
     p = checked_norm(norm)
     file, description, model = found(path), describe(path), load(path)
@@ -257,11 +266,7 @@ def _ratio(proven: Floats, claimed: Floats) -> float:
 
 def _routes(model: Classifier, flow: Flow, norm: float) -> tuple[Route, ...]:
     """The bound to each norm of the features, and whether it is used."""
-    used: list[float] = []
-    if isinstance(model.head, SmoothedHead):
-        prepared = Prepared(model, model.extractor.input_shape, norm=norm)  # type: ignore[arg-type]
-        prepared.flow = flow
-        used = prepared.routes()
+    used = routes(flow, norm, model.head.dim) if isinstance(model.head, SmoothedHead) else []
     return tuple(Route(q, flow.gains.factor(norm, q), q in used) for q in flow.gains.norms)
 
 
@@ -275,7 +280,3 @@ def _base_gap(path: str | PathLike[str], model: Classifier) -> float | None:
     if again.degree != head.degree:
         again = smooth(copy.deepcopy(base).double(), head.dim, head.degree)
     return float((again.coefficients - head.coefficients.double()).abs().max())
-
-
-def _norm(norm: float) -> float | str:
-    return norm if math.isfinite(norm) else str(norm)

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import field, fields
 from typing import Any, get_args, get_type_hints
 
+from berncert.study.numbers import number
+
 LARGEST_FLOAT = sys.float_info.max
 LARGEST = 2**31
 """No whole number is larger: a seed times a million still fits into 64 bits."""
@@ -82,12 +84,6 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     return value
 
 
-def _number(text: str) -> float:
-    """A decimal or a fraction: 0.25, 36/255."""
-    over, slash, under = text.partition("/")
-    return float(over) / float(under) if slash else float(over)
-
-
 def parsed(text: str, kind: Any) -> Any:
     """What is typed for a setting of this kind, or of any, as in a TOML file; `none` is nothing.
 
@@ -100,10 +96,10 @@ def parsed(text: str, kind: Any) -> Any:
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
     if bool in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    with suppress(ValueError, ZeroDivisionError):
+    with suppress(ValueError):
         if tuple[float, ...] in kinds and not text.startswith("["):
-            return tuple(_number(part) for part in text.split(","))
+            return tuple(number(part) for part in text.split(","))
         if float in kinds:
-            return _number(text)
+            return number(text)
         return tomllib.loads(f"value = {text}")["value"]
     return text

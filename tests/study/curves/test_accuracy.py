@@ -148,7 +148,7 @@ def test_the_table_has_a_row_for_each_run_and_percents_at_each_radius(tmp_path: 
     assert grid.rows == [
         ["proven", "proven", "4", "-", "1", "75.0", "75.0", "50.0", "25.0"],
         ["attack", "attack", "4", "-", "-", "75.0", "75.0", "50.0", "25.0"],
-        ["lone", "probable", "3", "1", "0.167", "33.3", "33.3", "0.0", "0.0"],
+        ["lone", "probable", "3", "1", "0.166", "33.3", "33.3", "0.0", "0.0"],
     ]
     assert grid.title == "Certified accuracy in % at l2 radius r, in pixel units"
     assert [line.partition(":")[0] for line in grid.note.splitlines()] == ["proven", "probable", "attack"]
@@ -165,20 +165,34 @@ def test_more_than_a_thousand_images_get_two_decimals(tmp_path: Path) -> None:
     assert accuracy_table(curves_of([str(run)]), [0.5]).rows[0][-1] == "50.00"
 
 
-def test_infinite_radii_count_at_every_radius_and_have_no_mean(tmp_path: Path) -> None:
+def test_percentages_are_to_the_nearest_halves_up_and_all_with_the_same_decimals(tmp_path: Path) -> None:
+    radii = [1.0] * 49 + [0.0] * 351  # 12.25 %
+    few, many = make_run(tmp_path / "few", radii), make_run(tmp_path / "many", radii * 3)
+    assert accuracy_table(curves_of([str(few)]), [0.5]).rows[0][-1] == "12.3"
+    assert [row[-1] for row in accuracy_table(curves_of([str(few), str(many)]), [0.5]).rows] == ["12.25", "12.25"]
+
+
+@pytest.mark.parametrize("claim", ["PROVEN", "PROBABLE", "ESTIMATE"])
+def test_a_mean_radius_is_never_rounded_up(tmp_path: Path, claim: str) -> None:
+    curves = curves_of([str(make_run(tmp_path, [0.12399, 0.12399], claim=claim))])
+    assert accuracy_table(curves, [0]).rows[0][-2] == "0.123"
+
+
+def test_infinite_radii_count_at_every_radius_and_in_the_mean(tmp_path: Path) -> None:
     curves = curves_of([str(make_run(tmp_path, [math.inf, 1.0]))])
-    assert accuracy_table(curves, [0, 1e300]).rows[0][3:] == ["-", "100.0", "50.0"]
-    assert summary(curves, [2])["curves"][0]["mean_radius"] is None
+    assert accuracy_table(curves, [0, 1e300]).rows[0][3:] == ["inf", "100.0", "50.0"]
+    assert summary(curves, [2])["curves"][0]["mean_radius"] == math.inf
 
 
 def test_the_summary_has_full_precision(tmp_path: Path) -> None:
-    made = summary(curves_of([str(make_run(tmp_path / "a", [1 / 3, 0.1, 0.2], norm=math.inf))]), [0.0, 0.15])
-    assert made["norm"] == "inf"
+    made = summary(curves_of([str(make_run(tmp_path / "a", [1 / 3, 0.1, 0.2], norm=math.inf, images=4))]), [0.0, 0.15])
+    assert made["norm"] == math.inf
     assert made["radii"] == [0.0, 0.15]
     (row,) = made["curves"]
     assert row["accuracy"] == [1.0, 2 / 3]
     assert row["mean_radius"] == pytest.approx((1 / 3 + 0.3) / 3, rel=1e-15)
-    assert (row["claim"], row["data"], row["images"], row["abstained"]) == ("proven", "digits test", 3, 0)
+    told = ("label", "path", "claim", "data", "images", "expected_images", "abstained")
+    assert [row[key] for key in told] == ["a", str(tmp_path / "a"), "proven", "digits test", 3, 4, 0]
 
 
 def test_runs_in_different_norms_are_refused(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, lengths, saved, towards
+from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, lengths, open_classifier, saved, towards
 
 import berncert
 from berncert.certify import Status
@@ -140,15 +141,38 @@ def test_a_budget_that_is_spent_leaves_distances_that_hold() -> None:
 
 
 def test_features_that_may_leave_the_cube_give_no_rival_more_than_the_certificate() -> None:
-    model = classifier(boxy(2))
-    model.extractor = torch.nn.Linear(2, 2, bias=False)
-    with torch.no_grad():
-        model.extractor.weight.copy_(torch.eye(2))
     sample = Sample("toy", "test", 0, torch.tensor([0.3, 0.9]), 1, ("left", "right"))
-    e = explain(model, sample, Exact(), attack=False)
+    e = explain(open_classifier(boxy(2)), sample, Exact(), attack=False)
     assert e.status is Status.LEAVES_CUBE
     assert [rival.radius for rival in e.rivals] == [e.certificate.radius]
     assert e.certificate.radius == pytest.approx(0.1, rel=1e-6)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_rival_is_proven_to_stay_behind_beyond_the_wall_of_the_cube(norm: float) -> None:
+    x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0, 1.0]])
+    coefficients = torch.stack([torch.zeros(2, 2), (x - 0.6).expand(2, 2), (y - 1.05).expand(2, 2)])
+    sample = Sample("toy", "test", 0, torch.tensor([0.5, 0.5]), 0, ("a", "b", "c"))
+    e = explain(open_classifier(coefficients), sample, Exact(norm=norm), attack=False)
+    assert e.status is Status.PROVEN  # what is nearest is inside
+    assert int(e.model(torch.tensor([[0.5, 1.2]], dtype=torch.float64)).argmax()) == 2
+    near, far = e.rivals
+    assert (near.number, far.number, far.feature_upper) == (1, 2, math.inf)
+    assert near.radius == pytest.approx(0.1, rel=2e-3)
+    assert far.radius == pytest.approx(0.5, rel=1e-9)  # 0.55 away it overtakes
+    images = towards(np.array([0.5, 1.2]), np.array([0.5, 0.5]), far.radius, norm, np.random.default_rng(2))
+    logits = e.model(torch.from_numpy(images))
+    assert (logits[:, 0] > logits[:, 2]).all()
+
+
+def test_explain_checks_the_witness_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(*inputs: Any, **options: Any) -> berncert.Certificates:
+        c = berncert.certify(*inputs, **options)
+        return dataclasses.replace(c, witness=(c.witness + c.features) / 2) if hasattr(c, "features") else c
+
+    monkeypatch.setattr("berncert.study.explanation.explained.certify", moved)
+    with pytest.raises(RuntimeError, match="expected a witness of another class"):
+        explained(JAGGED, PLACE, attack=False)
 
 
 def test_a_witness_that_is_none_is_noticed() -> None:
@@ -219,5 +243,5 @@ def test_a_class_that_the_data_does_not_name_has_its_number() -> None:
 
 def test_rivals_are_the_same_whatever_else_is_asked() -> None:
     e = explained(JAGGED, PLACE, attack=False)
-    again = rivals_of(e.head, e.certificate, e.settings)
+    again = rivals_of(e.head, e.certificate, e.settings, room=math.inf)
     assert [vars(rival)["feature_radius"] for rival in again] == [rival.feature_radius for rival in e.rivals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from io import BytesIO
 from typing import Any
 
@@ -53,6 +54,18 @@ def test_every_kind_of_certificate_has_its_picture_and_its_title(case: str) -> N
     assert title_of(e).startswith(title)
     assert rendered(explanation_figure(e))
     assert all(derivation(e))
+
+
+@pytest.mark.parametrize("norm", [1, 1.5, 2, math.inf])
+def test_the_parts_of_the_radius_are_rounded_to_the_safe_side(norm: float) -> None:
+    e = explained(JAGGED, PLACE, norm=norm, attack=False)
+    c = e.certificate
+    numbers = re.fullmatch(r"radius (\S+) = \((\S+) - (\S+)\) / (\S+)", derivation(e)[0])
+    radius, distance, rounding, bound = map(float, numbers.groups())  # type: ignore[union-attr]
+    assert 0.998 * c.radius <= radius <= c.radius
+    assert 0.998 * c.feature_radius <= distance <= c.feature_radius
+    assert 2 * c.extraction_error <= rounding <= 4 * c.extraction_error
+    assert c.lipschitz_bound <= bound <= 1.002 * c.lipschitz_bound
 
 
 def test_the_drawn_ball_is_the_proven_one() -> None:

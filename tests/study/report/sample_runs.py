@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_runs import write_run
 
 from berncert.study.data import Dataset, load
-from berncert.study.folders import claimed
 from berncert.study.runs.performing import digest
-from berncert.study.runs.records import FIRST, FORMAT, Run, opened, read
+from berncert.study.runs.records import Run, read
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 Row = tuple[int, float]
@@ -37,37 +37,26 @@ def make_run(
     lipschitz: Mapping[str, Any] | None = None,
 ) -> Run:
     """A run over the images, of which the first have rows; `columns` are further ones, `statuses` come in turn."""
-    attack = claim == "ATTACK"
-    about = {
-        "format": FORMAT,
-        "kind": "attack" if attack else "certify",
-        "claim": claim,
-        "settings": {"norm": norm, "skip": 1, "limit": None, "degree": None, **(settings or {})},
-        "model": {"sha256": "ab" * 32},
-        "data": {
-            "name": images.name,
-            "split": images.split,
-            "part": images.part,
-            "files": dict(images.files),
-            "images": len(images),
-            "shape": list(images.images.shape[1:]),
-            "sha256": digest(images),
-            "classes": list(images.classes),
-            **(data or {}),
-        },
-        "versions": {"berncert": "0"},
-        "origin": {"command": "berncert certify it", "something new": {"unheard": [1, 2]}},
-        **({"lipschitz": lipschitz} if lipschitz else {}),
+    further = dict(columns or {})
+    told = {
+        "name": images.name,
+        "split": images.split,
+        "part": images.part,
+        "files": dict(images.files),
+        "shape": list(images.images.shape[1:]),
+        "sha256": digest(images),
+        "classes": list(images.classes),
+        **(data or {}),
     }
-    radius, further = "fallen_at" if attack else "radius", dict(columns or {})
-    names = (*(radius if name == "radius" else name for name in FIRST), "status", *further)
+    origin = {"origin": {"command": "berncert certify it", "something new": {"unheard": [1, 2]}}}
+    more = origin | ({"lipschitz": lipschitz} if lipschitz else {})
     labels, indices = images.labels.tolist(), images.indices.tolist()
     lines = [
         {
             "idx": indices[k],
             "label": labels[k],
             "predict": predicted,
-            radius: float(at),
+            "radius": at,
             "correct": predicted == labels[k],
             "time": timedelta(milliseconds=k + 1),
             "status": statuses[k % len(statuses)],
@@ -75,9 +64,10 @@ def make_run(
         }
         for k, (predicted, at) in enumerate(rows)
     ]
-    with claimed(folder, "run"), opened(folder, about, names, images.indices.numpy()) as table:
-        table.append(lines)
-    return read(folder)
+    made = write_run(
+        folder, lines, indices, claim=claim, norm=norm, data=told, settings=settings, columns=tuple(further), more=more
+    )
+    return read(made)
 
 
 def random_rows(images: Dataset, *, seed: int = 0, scale: float = 1.0) -> list[Row]:

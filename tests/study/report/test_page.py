@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Locator, Page
 from sample_runs import digits, make_run, random_rows
 
+from berncert.study.numbers import percent, percent_places
 from berncert.study.report import write_report
-from berncert.study.report.numbers import percent
 from berncert.study.runs.records import Run
 
 Opener = Callable[..., Page]
@@ -53,7 +53,8 @@ def legend(page: Page, chart: int = 1) -> tuple[float, list[str]]:
 
 def shares(runs: list[tuple[str, Run]], radius: float) -> list[str]:
     """What a chart must tell of its runs there."""
-    return [percent(round(float(run.standing(radius)[0]) * len(run)), len(run)) for _, run in runs]
+    counts = [(round(float(run.standing(radius)[0]) * len(run)), len(run)) for _, run in runs]
+    return [percent(count, of, percent_places(of)) for count, of in counts]
 
 
 def column(page: Page, name: str) -> list[str]:
@@ -96,8 +97,8 @@ def test_what_the_chart_tells_is_where_its_curve_is(open_page: Opener, path: Pat
     plot = page.locator("#chart-1 .plot")
     plot.focus()
     page.keyboard.press("Home")
-    for _ in range(8):
-        for _ in range(3):
+    for _ in range(4):
+        for _ in range(6):
             page.keyboard.press("PageUp")
         distances = plot.evaluate("""plot => [...plot.querySelectorAll('path')].map((path, i) => {
             const dot = plot.querySelectorAll('.dot')[i].getBoundingClientRect(), matrix = path.getScreenCTM();
@@ -263,5 +264,6 @@ def test_the_script_writes_a_share_as_the_tables_do(open_page: Opener, path: Pat
     rng = np.random.default_rng(0)
     totals = rng.integers(1, 20000, 400)
     pairs = [(int(rng.integers(0, of + 1)), int(of)) for of in totals] + [(49, 400), (1, 8), (5, 16)]
-    script = "pairs => pairs.map(([count, of]) => percent(count, of, of <= 1000 ? 1 : 2))"
-    assert page.evaluate(script, pairs) == [percent(count, of) for count, of in pairs]
+    triples = [(count, of, places) for count, of in pairs for places in (1, 2)]
+    script = "triples => triples.map(([count, of, places]) => percent(count, of, places))"
+    assert page.evaluate(script, triples) == [percent(*triple) for triple in triples]

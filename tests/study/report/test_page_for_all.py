@@ -86,12 +86,18 @@ def test_every_text_stands_out_from_what_is_behind_it(open_page: Opener, path: P
         assert not faint
 
 
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As many curves as there may be."""
+    folder, images = tmp_path_factory.mktemp("ten"), digits(30)
+    runs = [(str(k), make_run(folder / str(k), random_rows(images, seed=k), images=images)) for k in range(10)]
+    write_report(runs, folder / "ten.html", examples=1)
+    return folder / "ten.html"
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_curve_stands_out_as_well(open_page: Opener, tmp_path: Path, theme: str) -> None:
-    images = digits(30)
-    ten = [(str(k), make_run(tmp_path / str(k), random_rows(images, seed=k), images=images)) for k in range(10)]
-    write_report(ten, tmp_path / "ten.html")
-    page = open_page(tmp_path / "ten.html", color_scheme=theme)
+def test_every_curve_stands_out_as_well(open_page: Opener, ten: Path, theme: str) -> None:
+    page = open_page(ten, color_scheme=theme)
     # the same measure, with each curve's colour in the place of a text's
     inks = page.locator("#chart-1 path").evaluate_all("all => all.map(path => getComputedStyle(path).stroke)")
     assert len({*inks}) == 10

@@ -12,7 +12,7 @@ from berncert.certify.images import UNITS
 from berncert.certify.rootfinding import JACOBIANS, SOLVERS
 from berncert.study.attacks import LOSSES
 from berncert.study.data import SPLITS
-from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
 
 
 def choices(kind: type[RunSettings], name: str) -> set[str]:
@@ -25,7 +25,7 @@ def test_choices_are_those_that_there_are() -> None:
     assert choices(Exact, "dtype") == {str(kind).removeprefix("torch.") for kind in UNITS}
     assert choices(Estimated, "solver") == set(SOLVERS)
     assert choices(Estimated, "jacobian") == set(JACOBIANS)
-    assert choices(Attacked, "loss") == set(LOSSES)
+    assert choices(Pgd, "loss") == set(LOSSES)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_choices_are_those_that_there_are() -> None:
         (Randomized, {"norm": math.inf}, "expected norm 2 with --method randomized"),
         (Randomized, {"sigma": 0.0}, "expected a finite sigma > 0"),
         (Randomized, {"alpha": 1.0}, "expected alpha below 1"),
-        (Attacked, {"norm": 1.0}, "expected norm 2 or inf for an attack"),
-        (Attacked, {"radii": (0.5, -1.0)}, "expected radii that are finite and > 0"),
-        (Attacked, {"radii": ()}, "expected radii to be a list of numbers"),
+        (Pgd, {"norm": 1.0}, "expected norm 2 or inf for an attack"),
+        (Pgd, {"radii": (0.5, -1.0)}, "expected radii that are finite and > 0"),
+        (Pgd, {"radii": ()}, "expected radii to be a list of numbers"),
         (Estimated, {"conservatism": 0.0}, "expected a finite conservatism > 0"),
     ],
 )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run, make_table
 
-from berncert.study.runs.named import LEVELS, PUBLISHED, named_runs
+from berncert.study.data.official import ENVIRONMENT_VARIABLE
+from berncert.study.runs.named import DATA_VARIABLE, LEVELS, PUBLISHED, named_runs
 
 
 @pytest.fixture
@@ -111,6 +112,10 @@ def test_a_published_name_stands_for_all_levels_of_noise_or_for_one(data_dir: Pa
 def test_published_rows_are_found_where_the_variable_says(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERNCERT_DATA", str(data_dir))
     assert labels("cohen2019:0.5", data_dir=data_dir / "elsewhere") == ["Cohen 2019, sigma 0.50"]
+
+
+def test_the_variable_is_that_of_the_data_sets() -> None:
+    assert DATA_VARIABLE == ENVIRONMENT_VARIABLE
 
 
 def test_a_folder_of_published_rows_does_not_hide_their_name(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

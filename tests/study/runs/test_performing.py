@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,14 @@ from berncert.certify import certify_randomized
 from berncert.extractor import build
 from berncert.extractor.remembered import plain_copy
 from berncert.study import data
-from berncert.study.checkpoint import save
+from berncert.study.attacks import Attack, fallen_at, fgsm
+from berncert.study.checkpoint import FORMAT, found, save
+from berncert.study.checkpoint import read as read_checkpoint
+from berncert.study.checkpoint import write as write_checkpoint
 from berncert.study.folders import claimed
 from berncert.study.heads import build_head, smoothed
-from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
-from berncert.study.runs.performing import default_folder, perform
+from berncert.study.runs.methods import Estimated, Exact, Fgsm, Pgd, Randomized, RunSettings
+from berncert.study.runs.performing import default_folder, digest, loaded, perform, trained_on
 from berncert.study.runs.records import Run
 
 QUICK: dict[str, RunSettings] = {
@@ -32,7 +38,7 @@ QUICK: dict[str, RunSettings] = {
     "exact-inf": Exact(limit=10, batch_size=4, norm=math.inf),
     "estimate": Estimated(limit=3, batch_size=2, solver="regularised"),
     "randomized": Randomized(limit=5, n=200, n0=10, batch_size=2),
-    "attack": Attacked(limit=10, batch_size=4, radii=(0.25, 1.0), steps=5),
+    "attack": Pgd(limit=10, batch_size=4, radii=(0.25, 1.0), steps=5),
 }
 
 
@@ -86,7 +92,7 @@ def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_pa
 def test_what_is_proven_is_never_above_what_an_attack_leaves(tmp_path: Path) -> None:
     for norm in (2.0, math.inf):
         proven = perform("digits", Exact(norm=norm, skip=3), tmp_path / f"proven{norm}")
-        attacked = perform("digits", Attacked(norm=norm, skip=3, radii=(0.05, 0.3, 0.6, 1.0)), tmp_path / f"a{norm}")
+        attacked = perform("digits", Pgd(norm=norm, skip=3, radii=(0.05, 0.3, 0.6, 1.0)), tmp_path / f"a{norm}")
         np.testing.assert_array_equal(proven.rows["predict"], attacked.rows["predict"])
         right = proven.correct
         assert (proven.radius[right] <= attacked.radius[right]).all()
@@ -187,7 +193,18 @@ def test_a_read_only_folder_is_told_before_any_work(tmp_path: Path) -> None:
 def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
     run: Run = perform("digits", Exact(limit=2), tmp_path, command="berncert certify digits")
     told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
-    assert told.keys() >= {"format", "kind", "claim", "settings", "model", "data", "versions", "lipschitz", "origin"}
+    assert told.keys() >= {
+        "format",
+        "kind",
+        "method",
+        "claim",
+        "settings",
+        "model",
+        "data",
+        "versions",
+        "lipschitz",
+        "origin",
+    }
     assert told["settings"].keys() >= {"norm", "tolerance", "max_boxes", "dtype", "threads", "device", "skip", "limit"}
     assert len(told["model"]["sha256"]) == len(told["data"]["sha256"]) == 64
     assert told["data"]["classes"] == [str(k) for k in range(10)]
@@ -196,13 +213,127 @@ def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "settings", "name"),
+    ("settings", "name"),
     [
-        ("mnist", Exact(), "mnist-exact-l2"),
-        ("mnist", Exact(norm=math.inf, skip=20), "mnist-exact-linf-skip20"),
-        ("mnist", Exact(data="mnist"), "mnist-exact-l2"),
-        ("mnist", Exact(data="some/own.npz", max_boxes=5), "mnist-own-exact-l2-maxboxes5"),
+        (Exact(), "mnist-exact-l2"),
+        (Exact(norm=math.inf, skip=20), "mnist-exact-linf-skip20"),
+        (Exact(data="mnist"), "mnist-exact-l2"),
+        (Exact(data="some/own.npz", max_boxes=5), "mnist-own-exact-l2-maxboxes5"),
+        (Pgd(), "mnist-attack-l2"),
+        (Fgsm(radii=(0.1, 36 / 255)), "mnist-attack-l2-fgsm-radii0.1+0.141"),
+        (Pgd(radii=tuple(k / 100 for k in range(1, 60))), "mnist-attack-l2-radii0.01to0.59(59)"),
     ],
 )
-def test_a_folder_is_named_after_what_is_not_usual(model: str, settings: RunSettings, name: str) -> None:
-    assert default_folder(model, "exact", settings) == Path("runs") / name
+def test_a_folder_is_named_after_what_is_not_usual(settings: RunSettings, name: str) -> None:
+    assert default_folder("mnist", settings) == Path("runs") / name
+
+
+def test_a_bound_that_a_file_claims_is_not_believed(tmp_path: Path) -> None:
+    tensors, told = read_checkpoint(found("digits"), FORMAT)
+    for answers in told["proofs"].values():
+        for answer in answers.values():
+            answer["factors"] = [repr(0.1 * float(factor)) for factor in answer["factors"]]
+    write_checkpoint(tmp_path / "forged.safetensors", tensors, FORMAT, told)
+    forged = perform(tmp_path / "forged.safetensors", Exact(limit=3), tmp_path / "forged")
+    honest = perform("digits", Exact(limit=3), tmp_path / "honest")
+    np.testing.assert_allclose(forged.radius, honest.radius, rtol=1e-9)
+
+
+SETTINGS: dict[str, tuple[RunSettings, Callable[[berncert.Classifier, torch.Tensor], object]]] = {
+    "norm": (Exact(norm=1), lambda m, x: berncert.certify(m, x, norm=1).radius),
+    "tolerance": (Exact(tolerance=0.5), lambda m, x: berncert.certify(m, x, tolerance=0.5).radius),
+    "max_boxes": (Exact(max_boxes=1), lambda m, x: berncert.certify(m, x, max_boxes=1).radius),
+    "dtype": (Exact(dtype="float32"), lambda m, x: berncert.certify(m, x, dtype=torch.float32).radius),
+    "solver": (Estimated(solver="trf"), lambda m, x: berncert.estimate(m, x, solver="trf").distance_estimate),
+    "conservatism": (
+        Estimated(conservatism=4.0),
+        lambda m, x: berncert.estimate(m, x, conservatism=4.0).distance_estimate,
+    ),
+    "jacobian": (Estimated(jacobian="exact"), lambda m, x: berncert.estimate(m, x, jacobian="exact").distance_estimate),
+    "sigma": (Randomized(n=50, sigma=1.0), lambda m, x: votes(m, x, n=50, sigma=1.0)),
+    "alpha": (Randomized(n=50, alpha=0.3), lambda m, x: votes(m, x, n=50, sigma=0.25, alpha=0.3)),
+    "n0": (Randomized(n=50, sigma=30.0, n0=1), lambda m, x: votes(m, x, n=50, sigma=30.0, n0=1)),
+    "seed": (Randomized(n=50, sigma=30.0, seed=5), lambda m, x: votes(m, x, n=50, sigma=30.0, seed=5)),
+}
+
+
+def votes(model: berncert.Classifier, images: torch.Tensor, **options: Any) -> object:
+    plain = berncert.Classifier(plain_copy(model.extractor, torch.float32), copy.deepcopy(model.head).float()).eval()
+    return certify_randomized(plain, images, **options).probable_radius
+
+
+@pytest.fixture(scope="module")
+def bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose head bends, so that every option has something to do."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("bent") / "bent.safetensors"
+    base = build_head("mlp", 3, 10, degree=4)
+    with torch.no_grad():
+        for value in base.parameters():
+            value.mul_(6)
+    save(berncert.Classifier(build("mlp", (1, 8, 8), dim=3, depth=2, width=8), smoothed(base)).eval(), path, base=base)
+    return path
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_does_what_the_record_says(tmp_path: Path, bent: Path, name: str) -> None:
+    settings, call = SETTINGS[name]
+    settings = replace(settings, data="digits", limit=4, batch_size=4)
+    usual = perform(bent, replace(settings, **{name: default(settings, name)}), tmp_path / "usual")
+    run = perform(bent, settings, tmp_path / "run")
+    model, images = loaded(bent), data.load("digits", limit=4).images
+    np.testing.assert_array_equal(run.radius, call(model, images))
+    assert not np.array_equal(run.radius, usual.radius), f"{name} changes nothing here"
+
+
+def default(settings: RunSettings, name: str) -> Any:
+    return next(entry.default for entry in fields(settings) if entry.name == name)
+
+
+def test_the_split_is_the_one_that_is_told(tmp_path: Path) -> None:
+    run = perform("digits", Exact(split="train", limit=5), tmp_path)
+    np.testing.assert_array_equal(run.rows["label"], data.load("digits", "train", limit=5).labels)
+
+
+@pytest.mark.parametrize("changes", [{"seed": 7}, {"restarts": 3}, {"steps": 9}, {"loss": "cross_entropy"}])
+def test_an_attack_is_the_one_that_is_told(tmp_path: Path, changes: dict[str, Any]) -> None:
+    radii, settings = (
+        tuple(np.linspace(0.3, 1.2, 60).tolist()),
+        {"steps": 1, "restarts": 1, "seed": 0, "loss": "margin"},
+    )
+    run = perform("digits", Pgd(limit=12, radii=radii, **settings | changes), tmp_path / "run")
+    usual = perform("digits", Pgd(limit=12, radii=radii, **settings), tmp_path / "usual")
+    assert not np.array_equal(run.radius, usual.radius)
+    test, model = data.load("digits", limit=12), berncert.load("digits")
+    plain = berncert.Classifier(plain_copy(model.extractor, torch.float64), model.head).eval()
+    attack = Attack(2.0, **settings | changes)
+    expected = fallen_at(plain, test.images.double(), test.labels, radii, attack, numbers=test.indices.tolist())
+    np.testing.assert_array_equal(run.radius, expected)
+
+
+def test_one_step_is_one_step(tmp_path: Path) -> None:
+    run = perform("digits", Fgsm(limit=12, radii=(0.5, 0.8)), tmp_path)
+    test, model = data.load("digits", limit=12), berncert.load("digits")
+    plain = berncert.Classifier(plain_copy(model.extractor, torch.float64), model.head).eval()
+    step = replace(fgsm(2.0), loss="margin")
+    np.testing.assert_array_equal(run.radius, fallen_at(plain, test.images.double(), test.labels, (0.5, 0.8), step))
+
+
+def test_an_image_is_attacked_alike_whichever_others_are(tmp_path: Path) -> None:
+    radii = tuple(np.linspace(0.3, 1.2, 40).tolist())
+    some = perform("digits", Pgd(skip=3, limit=8, batch_size=5, steps=1, radii=radii), tmp_path / "some")
+    every = perform("digits", Pgd(limit=22, batch_size=7, steps=1, radii=radii), tmp_path / "every")
+    np.testing.assert_array_equal(some.radius, every.radius[::3])
+
+
+def test_any_json_about_a_checkpoint_is_taken(tmp_path: Path) -> None:
+    model = berncert.load("digits")
+    for number, about in enumerate([{}, {"recipe": "mine"}, {"recipe": {"data": None}}, {"recipe": {"data": {}}}]):
+        save(model, tmp_path / f"{number}.safetensors", about=about)
+        assert trained_on(tmp_path / f"{number}.safetensors") is None
+
+
+def test_the_checksum_of_data_is_of_pixels_and_of_labels() -> None:
+    test = data.load("digits", limit=3)
+    others = [replace(test, labels=test.labels + 1), replace(test, images=test.images * 0.5)]
+    assert len({digest(each) for each in (test, *others)}) == 3

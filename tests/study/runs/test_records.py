@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.study.runs.records import FIRST, RUN, Claim, Run, opened, read
+from berncert.study.runs import records
+from berncert.study.runs.records import FIRST, RUN, Claim, Run, open_table, read
 
 INDICES = np.array([0, 20, 40, 60])
 COLUMNS = (*FIRST, "status", "upper", "witness")
@@ -26,6 +27,7 @@ def about(**changes: Any) -> dict[str, Any]:
     told = {
         "format": "berncert run 1",
         "kind": "certify",
+        "method": "exact",
         "claim": "PROVEN",
         "settings": {"norm": 2.0, "tolerance": 0.001},
         "model": {"sha256": "m"},
@@ -46,8 +48,7 @@ def row(idx: int, **changes: Any) -> dict[str, Any]:
 
 def written(folder: Path, rows: list[Mapping[str, Any]], **changes: Any) -> Run:
     folder.mkdir(exist_ok=True)
-    with opened(folder, about(**changes), COLUMNS, INDICES) as table:
-        table.append(rows)
+    open_table(folder, about(**changes), COLUMNS, INDICES).append(rows)
     return read(folder)
 
 
@@ -117,9 +118,9 @@ def test_a_line_that_was_not_written_to_its_end_is_written_again(tmp_path: Path,
     os.truncate(path, path.stat().st_size - cut)
     (folder / ".certificates.tsv.partial").write_text("left over")
     assert len(read(folder)) == 2  # who looks at it now sees whole rows only
-    with opened(folder, about(), COLUMNS, INDICES) as table:
-        assert table.done == 2
-        table.append(rows[2:])
+    table = open_table(folder, about(), COLUMNS, INDICES)
+    assert table.done == 2
+    table.append(rows[2:])
     assert path.read_bytes() == (whole / "certificates.tsv").read_bytes()
     assert sorted(p.name for p in folder.iterdir()) == ["certificates.tsv", RUN]
 
@@ -131,24 +132,22 @@ def test_a_line_that_was_not_written_to_its_end_is_written_again(tmp_path: Path,
         ({"model": {"sha256": "other"}}, r"model\.sha256"),
         ({"data": {"images": 4, "sha256": "other"}}, r"data\.sha256"),
         ({"versions": {"berncert": "1"}}, r"versions\.berncert"),
-        ({"kind": "attack", "claim": "ATTACK"}, "kind"),
+        ({"kind": "attack"}, "kind"),
+        ({"claim": "ESTIMATE"}, "claim"),
+        ({"method": "estimate"}, "method"),
     ],
 )
 def test_a_folder_of_another_run_is_refused_and_kept(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     written(tmp_path, [row(0)])
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    with (
-        pytest.raises(ValueError, match=f"expected a new folder or one of the same run.*{message}"),
-        opened(tmp_path, about(**changes), COLUMNS, INDICES),
-    ):
-        pass
+    with pytest.raises(ValueError, match=f"expected a new folder or one of the same run.*{message}"):
+        open_table(tmp_path, about(**changes), COLUMNS, INDICES)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_where_a_run_comes_from_does_not_decide(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
-    with opened(tmp_path, about(origin={"command": "another"}), COLUMNS, INDICES) as table:
-        assert table.done == 1
+    assert open_table(tmp_path, about(origin={"command": "another"}), COLUMNS, INDICES).done == 1
     assert json.loads((tmp_path / RUN).read_text())["origin"] == {"command": "berncert certify"}
 
 
@@ -196,8 +195,11 @@ def test_rows_of_other_images_are_not_gone_on_with(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
     path = tmp_path / "certificates.tsv"
     path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
-    with pytest.raises(ValueError, match="expected the rows of this run"), opened(tmp_path, about(), COLUMNS, INDICES):
-        pass
+    with pytest.raises(ValueError, match="expected the rows of this run"):
+        open_table(tmp_path, about(), COLUMNS, INDICES)
+    (tmp_path / RUN).unlink()
+    with pytest.raises(ValueError, match=r"it has certificates\.tsv but no run\.json"):
+        open_table(tmp_path, about(), COLUMNS, INDICES)
 
 
 def test_a_full_disk_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,24 +207,38 @@ def test_a_full_disk_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with (
-        pytest.raises(OSError, match=r"expected room for .* bytes in .*No space left on device; nothing was begun"),
-        opened(tmp_path, about(), COLUMNS, INDICES, lambda: pytest.fail("work")),
-    ):
-        pass
+    with pytest.raises(OSError, match=r"expected room for .* bytes in .*No space left on device; no work was done"):
+        open_table(tmp_path, about(), COLUMNS, INDICES, more=lambda: pytest.fail("work"))
     assert not [*tmp_path.iterdir()]
 
 
 def test_rows_before_a_disk_is_full_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path, about(), COLUMNS, INDICES) as table:
-        table.append([row(0)])
+    table = open_table(tmp_path, about(), COLUMNS, INDICES)
+    table.append([row(0)])
 
-        def full(number: int) -> None:
-            raise OSError(28, "No space left on device")
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="the 1 rows before are kept, the same command goes on from there"):
-            table.append([row(20)])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="the 1 rows before are kept, the same command goes on from there"):
+        table.append([row(20)])
+    with pytest.raises(OSError, match="no work was done"):
+        open_table(tmp_path, about(), COLUMNS, INDICES)  # room for the missing rows is tried too
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_room_is_tried_for_all_numbers_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(records, "_try_room", lambda path, size: asked.append(size))
+    table = open_table(tmp_path, about(), COLUMNS, INDICES, numbers_per_row=len(COLUMNS) + count)
+    table.append([row(int(i), witness=-np.random.default_rng(0).random(count) * 1e-100) for i in INDICES])
+    assert asked[0] >= (tmp_path / "certificates.tsv").stat().st_size - 200  # the header aside
+
+
+def test_one_feature_is_a_vector_too(tmp_path: Path) -> None:
+    run = written(tmp_path, [row(0, witness=np.array([0.25])), row(20, witness=np.array([math.nan]))])
+    assert run.vectors("witness").shape == (2, 1)
+    assert run.vectors("witness")[0, 0] == 0.25
 
 
 def test_a_run_without_rows_says_so(tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ from berncert.study.curves.accuracy import (
     curve_figure,
     curves_of,
     default_radii,
-    norm_name,
     radii_of,
     summary,
     warnings_about,
 )  # fmt: skip
 
 __all__ = [
-    "Curve", "accuracy_table", "common_norm", "curve_figure", "curves_of", "default_radii", "norm_name", "radii_of",
-    "summary", "warnings_about",
+    "Curve", "accuracy_table", "common_norm", "curve_figure", "curves_of", "default_radii", "radii_of", "summary",
+    "warnings_about",
 ]  # fmt: skip

@@ -15,7 +15,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from berncert.study.numbers import down, norm_name, number, percent, percent_places
+from berncert.study.runs.comparing import same_task
 from berncert.study.runs.named import named_runs
 from berncert.study.runs.records import Claim, Floats, Run
 from berncert.study.tables import Grid
@@ -108,14 +111,19 @@ def radii_of(text: str) -> list[float]:
 
 
 def _radius_of(word: str) -> float:
-    over, slash, under = word.partition("/")
     try:
-        radius = float(over) / (float(under) if slash else 1.0)
-    except (ValueError, ZeroDivisionError):
+        radius = number(word)
+    except ValueError:
         radius = math.nan
     if not 0 <= radius < math.inf:
         raise ValueError(f"expected radii >= 0, as decimals or fractions, like 0,36/255,0.5, got {word!r} for one")
     return abs(radius)  # no -0
+
+
+def counts_at(run: Run, radii: npt.ArrayLike) -> list[int]:
+    """How many images are right and hold at each radius: `Run.standing` in whole numbers."""
+    counts: list[int] = np.rint(run.standing(radii) * len(run)).astype(int).tolist()
+    return counts
 
 
 def default_radii(curves: Sequence[Curve]) -> list[float]:
@@ -145,11 +153,6 @@ def common_norm(curves: Sequence[Curve]) -> float:
     return norms.pop()
 
 
-def norm_name(norm: float) -> str:
-    """In plain text: l2, linf."""
-    return f"l{norm:g}"
-
-
 def radius_text(radius: float) -> str:
     """Short: as a decimal if that is exact with few digits, else as the fraction it is, else rounded."""
     if float(f"{radius:.4g}") == radius:
@@ -162,19 +165,22 @@ def radius_text(radius: float) -> str:
 
 
 def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
-    """A row for each run: what it claims, how many images, the mean radius, and the share in percent at each radius."""
+    """A row for each run: what it claims, how many images, the mean radius, and the share in percent at each radius.
+
+    Radii are rounded down, percentages to the nearest, all with as many decimals as the run with most images needs.
+    """
     norm = common_norm(curves)
     if not radii:
         raise ValueError("expected at least one radius, got none")
     claims = [claim for claim in Claim if any(curve.claim is claim for curve in curves)]
     probable = Claim.PROBABLE in claims  # others never abstain
-    decimals = 1 if max(len(curve.run) for curve in curves) <= 1000 else 2
+    places = percent_places(max(len(curve.run) for curve in curves))
     rows = []
     for curve in curves:
-        shares = [f"{100 * share:.{decimals}f}" for share in curve.run.standing(radii)]
+        shares = [percent(count, len(curve.run), places) for count in counts_at(curve.run, radii)]
         abstained = [str(_abstained(curve)) if curve.claim is Claim.PROBABLE else "-"] * probable
         mean = _mean_radius(curve)
-        told = "-" if mean is None else f"{mean:.3g}"
+        told = "-" if mean is None or math.isnan(mean) else down(mean, 3)
         rows.append([curve.label, curve.claim.name.lower(), _images(curve), *abstained, told, *shares])
     first, *others = map(radius_text, radii)
     subject = "Accuracy" if Claim.ESTIMATE in claims else "Certified accuracy"
@@ -188,10 +194,9 @@ def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
 
 
 def summary(curves: Sequence[Curve], radii: Sequence[float]) -> dict[str, Any]:
-    """The table for programs: shares, not percent, in full precision; None where a mean radius has no meaning."""
-    norm = common_norm(curves)
+    """The table for programs: shares, not percent, in full precision; an attack has no mean radius."""
     return {
-        "norm": norm if math.isfinite(norm) else str(norm),
+        "norm": common_norm(curves),
         "radii": list(radii),
         "curves": [
             {
@@ -228,8 +233,7 @@ def _abstained(curve: Curve) -> int:
 
 
 def _mean_radius(curve: Curve) -> float | None:
-    mean = math.inf if curve.claim is Claim.ATTACK else curve.run.mean_radius
-    return mean if math.isfinite(mean) else None
+    return None if curve.claim is Claim.ATTACK else curve.run.mean_radius
 
 
 def _images(curve: Curve) -> str:
@@ -267,7 +271,7 @@ def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
     """Images that an attack broke within the radius that a run of the same model tells."""
     attacks = [curve for curve in curves if curve.claim is Claim.ATTACK]
     for curve, attack in product(curves, attacks):
-        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not _same_model_and_data(curve, attack):
+        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not same_task(curve.run, attack.run):
             continue
         _, mine, its = np.intersect1d(curve.run.rows["idx"], attack.run.rows["idx"], return_indices=True)
         broken = curve.run.correct[mine] & (curve.run.radius[mine] > attack.run.radius[its])
@@ -282,11 +286,3 @@ def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
                 f"CONTRADICTION: {attack.label} broke {which}, idx {first} the first, within the radius that "
                 f"{curve.label} has proven; one of the two is wrong, or they are not of the same images"
             )
-
-
-def _same_model_and_data(a: Curve, b: Curve) -> bool:
-    def told(curve: Curve) -> tuple[Any, ...]:
-        about = curve.run.about
-        return about["model"].get("sha256"), about["settings"].get("degree"), curve.data, curve.run.norm
-
-    return told(a) == told(b)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from berncert.arguments import checked_index
 from berncert.certify import Certificates, Classifier, ImageCertificates, Status, certify
+from berncert.certify.images import proven_flow
+from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.remembered import plain_copy
 from berncert.polynomial import SmoothedHead
 from berncert.study import data
@@ -96,6 +98,12 @@ class Explanation:
         return self.predicted == self.sample.label
 
     @property
+    def holds_in_cube(self) -> bool:
+        """Whether it is proven that no other class leads anywhere in the cube."""
+        all_tried = len(self.rivals) == len(self.logits) - 1
+        return all_tried and all(rival.feature_radius == math.inf for rival in self.rivals)
+
+    @property
     def probabilities(self) -> Floats:
         """The softmax of the logits."""
         powers = np.exp(self.logits - self.logits.max())
@@ -113,7 +121,7 @@ class Explanation:
                 "extraction_error")  # fmt: skip
         return {
             "data": {"name": sample.name, "split": sample.split, "index": sample.index, "classes": sample.classes},
-            "norm": norm_name(self.settings.norm),
+            "norm": self.settings.norm,
             "degree": self.head.degree,
             "tolerance": self.settings.tolerance,
             "max_boxes": self.settings.max_boxes,
@@ -123,7 +131,7 @@ class Explanation:
             "status": self.status.name,
             "status_means": str(self.status),
             **{name: getattr(c, name).tolist() for name in told},
-            "feature_norm": norm_name(float(c.feature_norm)),
+            "feature_norm": float(c.feature_norm),
             "seconds": self.seconds,
             "logits": self.logits,
             "probabilities": self.probabilities,
@@ -141,11 +149,6 @@ class Explanation:
 def status_of(row: Certificates) -> Status:
     """Of one row."""
     return cast(Status, row.status)
-
-
-def norm_name(norm: float) -> float | str:
-    """As JSON can say it."""
-    return norm if math.isfinite(norm) else str(norm)
 
 
 def explain(
@@ -179,7 +182,8 @@ def explain(
                 f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
                 "this must not happen; please report it"
             )
-    rivals = rivals_of(head, c, settings, progress=progress)
+    flow = proven_flow(model.extractor, sample.image.shape, settings.norm, progress=progress)
+    rivals = rivals_of(head, c, settings, room=room_in_cube(flow, c), progress=progress)
     return Explanation(sample, settings, plain, c, logits, rivals, found, seconds)
 
 
@@ -208,12 +212,19 @@ def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | 
     return Sample(images.name, split, index, images.images[index], int(images.labels[index]), images.classes)
 
 
+def room_in_cube(flow: Flow, c: ImageCertificates) -> float:
+    """How far the features of other images can be from these, in any norm, and are still proven to be in the cube."""
+    low, high = flow.limits
+    return math.inf if low >= 0 and high <= 1 else float(np.minimum(c.features, 1 - c.features).min())
+
+
 def rivals_of(
-    head: SmoothedHead, c: ImageCertificates, settings: Exact, *, progress: bool | None = None
+    head: SmoothedHead, c: ImageCertificates, settings: Exact, *, room: float, progress: bool | None = None
 ) -> tuple[Rival, ...]:
     """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
 
-    What is proven for all rivals together holds for each, so no distance is below the certificate's.
+    What is proven for all rivals together holds for each, so no distance is below the certificate's. Of images,
+    nothing is proven whose features may be farther away than `room`.
     """
     logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
     predicted = int(c.predicted)
@@ -228,7 +239,7 @@ def rivals_of(
         )  # fmt: skip
         reach = max(float(own.radius), float(c.feature_radius))
         margin = float(logits[predicted] - logits[number])
-        radius = _in_pixels(c, reach)
+        radius = _in_pixels(c, min(reach, room))
         found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, status_of(own)))
     return tuple(sorted(found, key=lambda rival: (rival.feature_upper, rival.feature_radius, -rival.margin)))
 
@@ -247,7 +258,7 @@ def _in_pixels(c: ImageCertificates, reach: float) -> float:
 
     The rounding that is subtracted weighs less the farther one goes, so the ratio of the two is on the safe side.
     """
-    if status_of(c) is Status.LEAVES_CUBE or reach == c.feature_radius or not c.radius > 0:
+    if reach <= c.feature_radius or not c.radius > 0:
         return float(c.radius)
     return float(c.radius * (reach / c.feature_radius) * (1 - 2.0**-50)) if math.isfinite(reach) else math.inf
 

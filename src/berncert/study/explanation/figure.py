@@ -90,7 +90,7 @@ def derivation(explained: Explanation) -> list[str]:
     pixels, features = norm_symbol(norm), norm_symbol(float(c.feature_norm))
     end = explained.status.name
     told = f"{c.boxes} box{'' if c.boxes == 1 else 'es'} looked at" if end == "PROVEN" else end
-    distance, rounding, bound = f"{c.feature_radius:.4g}", f"{2 * c.extraction_error:.1g}", f"{c.lipschitz_bound:.4g}"
+    distance, rounding, bound = down(c.feature_radius, 4), up(2 * c.extraction_error, 1), up(c.lipschitz_bound, 4)
     return [
         f"radius {down(c.radius, 4)} = ({distance} - {rounding}) / {bound}",
         f"{distance}: proven distance of the features ({features}; {told})",
@@ -110,7 +110,7 @@ def _draw_images(explained: Explanation, panels: Sequence[Axes]) -> None:
     _show(panels[1], found.image, f"seen as '{explained.name(found.predicted)}'")
     change = found.image - sample.image.double()
     most = float(change.abs().max())
-    _show(panels[2], 0.5 + change / (2 * most), f"the change (max {most:.2g})", diverging=True)
+    _show(panels[2], 0.5 + change / (2 * most), f"the change (max {up(most, 2)})", diverging=True)
 
 
 def _show(axes: Axes, image: Tensor, caption: str, *, diverging: bool = False) -> None:

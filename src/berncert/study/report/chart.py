@@ -9,7 +9,8 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 
-from berncert.study.report.numbers import percent, share_places
+from berncert.study.curves.accuracy import counts_at
+from berncert.study.numbers import percent, percent_places
 from berncert.study.runs.records import Claim, Run
 
 Floats = npt.NDArray[np.float64]
@@ -120,11 +121,11 @@ class Reading:
     @property
     def places(self) -> int:
         """Decimals of its percentages."""
-        return share_places(self.of)
+        return percent_places(self.of)
 
     def percent(self, step: int) -> str:
-        """The share at that step."""
-        return percent(self.counts[step], self.of)
+        """The share at that step, to the nearest."""
+        return percent(self.counts[step], self.of, self.places)
 
     def height(self, step: int) -> float:
         """Where that is, in percent from the top."""
@@ -133,8 +134,7 @@ class Reading:
 
 def reading(run: Run, scale: Scale) -> Reading:
     """`Run.standing` at each step."""
-    shares = run.standing(scale.radii())
-    return Reading(len(run), tuple(np.rint(shares * len(run)).astype(int).tolist()))
+    return Reading(len(run), tuple(counts_at(run, scale.radii())))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from berncert.study import curves
+from berncert.study.numbers import lower, percent, percent_places
 from berncert.study.report.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
 from berncert.study.report.detail import Shown, options, shown
-from berncert.study.report.numbers import CLAIMS, count, duration, lower, norm_name, percent, places_for
+from berncert.study.report.numbers import count, duration, norm_name, places_for, with_signs
 from berncert.study.report.pictures import Finder
 from berncert.study.runs.records import Claim, Run
 
@@ -31,7 +32,7 @@ class Entry:
     @property
     def claim(self) -> str:
         """One word."""
-        return CLAIMS[self.run.claim]
+        return self.run.claim.name.lower()
 
     @property
     def meaning(self) -> str:
@@ -57,8 +58,9 @@ class Entry:
 
     @property
     def right(self) -> str:
-        """The share of right images, in percent."""
-        return percent(int(self.run.correct.sum()), len(self.run)) if len(self.run) else ""
+        """The share of right images, in percent, to the nearest."""
+        of = len(self.run)
+        return percent(int(self.run.correct.sum()), of, percent_places(of)) if of else ""
 
     @property
     def abstained(self) -> str:
@@ -67,11 +69,11 @@ class Entry:
 
     @property
     def mean_radius(self) -> str:
-        """Average certified radius; an attack has none."""
+        """Average certified radius, rounded down; an attack has none."""
         if not len(self.run) or self.run.claim is Claim.ATTACK:
             return ""
         mean = self.run.mean_radius
-        return lower(mean, places_for(mean))
+        return with_signs(lower(mean, places_for(mean)))
 
     @property
     def median_time(self) -> str:
@@ -80,8 +82,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Of one run, on the scale of its group."""
+class Drawn:
+    """The curve of one run, on the scale of its group."""
 
     entry: Entry
     path: str
@@ -95,7 +97,7 @@ class Group:
     norm: str
     entries: tuple[Entry, ...]
     scale: Scale
-    curves: tuple[Curve, ...]
+    curves: tuple[Drawn, ...]
     """Of those that have rows."""
     start: int
     """The step at which the chart is read at first."""
@@ -112,7 +114,7 @@ class Group:
         """Where the chart's table does."""
         return range(0, self.scale.last + 1, COARSE)
 
-    def curve(self, entry: Entry) -> Curve | None:
+    def curve(self, entry: Entry) -> Drawn | None:
         """Of that run, if it has rows."""
         return next((curve for curve in self.curves if curve.entry is entry), None)
 
@@ -150,7 +152,7 @@ class Report:
     def claims(self) -> list[tuple[str, str]]:
         """Those that are made, each with its meaning."""
         made = {entry.run.claim for entry in self.entries}
-        return [(word, str(claim)) for claim, word in CLAIMS.items() if claim in made]
+        return [(claim.name.lower(), str(claim)) for claim in Claim if claim in made]
 
     @property
     def entries(self) -> list[Entry]:
@@ -185,12 +187,12 @@ def _norms(entries: Sequence[Entry]) -> list[float]:
 def _group(entries: Sequence[Entry]) -> Group:
     filled = [entry for entry in entries if len(entry.run)]
     scale = common_scale([entry.run for entry in filled])
-    drawn = tuple(Curve(entry, outline(entry.run, scale), reading(entry.run, scale)) for entry in filled)
+    drawn = tuple(Drawn(entry, outline(entry.run, scale), reading(entry.run, scale)) for entry in filled)
     notes = curves.warnings_about([curves.Curve(entry.label, entry.run) for entry in entries])
     return Group(norm_name(entries[0].run.norm), tuple(entries), scale, drawn, _start(drawn, scale), notes)
 
 
-def _start(drawn: Sequence[Curve], scale: Scale) -> int:
+def _start(drawn: Sequence[Drawn], scale: Scale) -> int:
     """The row of the table next to half the median radius of the main run's right images: most is to be told there."""
     if not drawn:
         return FINE
@@ -200,7 +202,7 @@ def _start(drawn: Sequence[Curve], scale: Scale) -> int:
     return int(np.clip(round(wanted / float(scale.step) / COARSE), 1, scale.last // COARSE)) * COARSE
 
 
-def main_curve(drawn: Sequence[Curve]) -> Curve:
+def main_curve(drawn: Sequence[Drawn]) -> Drawn:
     """The first that proves something, else the first."""
     return next((curve for curve in drawn if curve.entry.run.claim is Claim.PROVEN), drawn[0])
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from berncert.study.numbers import lower, percent, percent_places, upper
 from berncert.study.report.chart import Histogram, histogram, own_scale
 from berncert.study.report.examples import STATUSES, Examples, Floats, examples_of, falls_of
-from berncert.study.report.numbers import count, duration, lower, percent, places_for
+from berncert.study.report.numbers import count, duration, places_for, with_signs
 from berncert.study.report.pictures import Finder
 from berncert.study.runs.records import Claim, Run
 
@@ -61,20 +62,25 @@ def shown(run: Run, given: Sequence[Run], finder: Finder, limit: int) -> Shown |
 
 
 def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Radii of the right images, rounded down, and times of all; values that are there, nothing between them."""
+    """Radii of the right images and times of all; values that are there, nothing between them.
+
+    Radii are rounded down; where an attack succeeded, up.
+    """
     right = run.radius[run.correct & (run.radius >= 0)]
     finite = right[np.isfinite(right) & (right > 0)]
     places = places_for(float(np.median(finite))) if len(finite) else 3
+    rounded = upper if run.claim is Claim.ATTACK else lower
     for name, share in QUANTILES.items():
         radius = float(np.quantile(right, share, method="inverted_cdf")) if len(right) else math.nan
         time = float(np.quantile(run.rows["time"], share, method="inverted_cdf"))
-        yield name, lower(radius, places), duration(time)
+        yield name, with_signs(rounded(radius, places)), duration(time)
 
 
 def _statuses(run: Run) -> list[tuple[str, str, str, str]]:
     names = Counter(map(str, run.rows.get("status", ())))
     ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [(name, STATUSES.get(name, ""), count(number), percent(number, len(run))) for name, number in ordered]
+    of, places = len(run), percent_places(len(run))
+    return [(name, STATUSES.get(name, ""), count(number), percent(number, of, places)) for name, number in ordered]
 
 
 def _check(run: Run, falls: Floats | None) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from berncert.certify import Status
-from berncert.study.report.numbers import UNITS, lower, places_for, sortable, unit_for, upper
+from berncert.study.numbers import lower, up, upper
+from berncert.study.report.numbers import UNITS, places_for, sortable, unit_for, with_signs
 from berncert.study.report.pictures import Gallery
+from berncert.study.runs.comparing import same_task
 from berncert.study.runs.records import Claim, Run
 
 Floats = npt.NDArray[np.float64]
@@ -20,6 +21,8 @@ Ints = npt.NDArray[np.int64]
 
 MOST = 12
 """Images of each kind that is singled out: least robust, most robust, wrong and certain."""
+DIGITS = 6
+"""Of a radius that an attack tried, at most; rounded up."""
 RADIUS = {
     Claim.PROVEN: "radius",
     Claim.PROBABLE: "probable radius",
@@ -29,8 +32,8 @@ RADIUS = {
 """Claim -> what its number for an image is called."""
 MEANINGS = {
     Claim.PROVEN: "no image closer than this changes the class: proven; rounded down",
-    Claim.PROBABLE: "no image closer than this changes the smoothed classifier's class, with the stated probability",
-    Claim.ESTIMATE: "the root finder's distance: nothing is proven",
+    Claim.PROBABLE: "no image closer than this changes the smoothed class, with the stated probability; rounded down",
+    Claim.ESTIMATE: "the root finder's distance, rounded down: nothing is proven",
     Claim.ATTACK: "the least tried radius at which the attack changed the class; ∞: it never did, 0: it was wrong",
 }
 STATUSES: dict[str, str] = {status.name: status.value for status in Status} | {
@@ -143,19 +146,6 @@ def chosen(count: int, first: Sequence[Ints], limit: int) -> Ints:
     return np.array(sorted({*in_turn[: limit - spread], *evenly}), dtype=np.int64)
 
 
-def same_task(a: Run, b: Run) -> bool:
-    """Whether both are about the same model, on images of the same data, in the same norm: rows can be compared."""
-    if not (a.about and b.about) or a.norm != b.norm:
-        return False
-    return _task(a) == _task(b)
-
-
-def _task(run: Run) -> tuple[Any, ...]:
-    told = run.about["data"]
-    parts = (told.get(key) for key in ("name", "split", "part", "files", "shape"))
-    return (run.about["model"].get("sha256"), run.about["settings"].get("degree"), *parts)
-
-
 def falls_of(run: Run, others: Sequence[Run]) -> Floats | None:
     """For each image where an attack on the same classifier broke it: inf if it stood, NaN if it was not attacked.
 
@@ -230,13 +220,13 @@ class _Table:
 
     def _radius(self, row: int) -> Cell:
         value = float(self.run.radius[row])
-        if self.run.claim is Claim.ATTACK:
-            return Cell("∞" if np.isinf(value) else f"{value:g}", sortable(value))
-        return Cell(lower(value, self.places), sortable(value))
+        text = up(value, DIGITS) if self.run.claim is Claim.ATTACK else lower(value, self.places)
+        return Cell(with_signs(text), sortable(value))
 
     def _bound(self, name: str, row: int) -> Cell:
         value = float(self.run.rows[name][row])
-        return Cell((lower if name == "feature_radius" else upper)(value, self.bounds[name]), sortable(value))
+        rounded = lower if name == "feature_radius" else upper
+        return Cell(with_signs(rounded(value, self.bounds[name])), sortable(value))
 
     def _status(self, row: int) -> Cell:
         name = str(self.run.rows["status"][row])
@@ -248,7 +238,7 @@ class _Table:
 
 
 def _fall(value: float) -> Cell:
-    text = "" if np.isnan(value) else "stands" if np.isinf(value) else f"{value:g}"
+    text = "" if np.isnan(value) else "stands" if np.isinf(value) else up(value, DIGITS)
     return Cell(text, sortable(value))
 
 

@@ -1,53 +1,20 @@
-"""How the report writes numbers. What is claimed is never rounded up."""
+"""What only the report writes so: signs, units of time, commas; how numbers are rounded is in `study.numbers`."""
 
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from berncert.study.runs.records import Claim
+from berncert.study.numbers import up, upper
 
-CLAIMS = {
-    Claim.PROVEN: "proven",
-    Claim.PROBABLE: "probable",
-    Claim.ESTIMATE: "estimate",
-    Claim.ATTACK: "attack",
-}
-"""Claim -> one word for it."""
+SIGNS = {"inf": "∞", "nan": ""}
 INDICES = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 """Unit of time -> its seconds, largest first."""
 
 
-def percent(count: int, of: int) -> str:
-    """The share in percent, halves up: one decimal, two if there are more than 1,000.
-
-    In whole numbers, as the page's script does it too: both write the same digits.
-    """
-    places = share_places(of)
-    scaled = (2 * count * 100 * 10**places + of) // (2 * of)
-    return f"{scaled // 10**places}.{scaled % 10**places:0{places}d}"
-
-
-def share_places(of: int) -> int:
-    """Decimals of a percentage of so many."""
-    return 1 if of <= 1000 else 2
-
-
-def lower(value: float, places: int) -> str:
-    """Rounded down: what is proven of the number shown is proven."""
-    return _rounded(value, places, ROUND_FLOOR)
-
-
-def upper(value: float, places: int) -> str:
-    """Rounded up: a limit."""
-    return _rounded(value, places, ROUND_CEILING)
-
-
-def _rounded(value: float, places: int, way: str) -> str:
-    if not math.isfinite(value):
-        return "" if math.isnan(value) else "∞"
-    return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-places), rounding=way))
+def with_signs(number: str) -> str:
+    """A rounded number as a page shows it: infinity as its sign, and nothing where there is no number."""
+    return SIGNS.get(number, number)
 
 
 def places_for(typical: float) -> int:
@@ -82,9 +49,10 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def bound(value: float) -> str:
-    """A Lipschitz bound: seven decimals, or seven digits of a large one."""
-    return f"{value:.7f}" if value < 1000 else f"{value:.6e}"
+def bound(value: float | str) -> str:
+    """A Lipschitz bound, rounded up: seven decimals, or seven digits of a large one; records have infinity as text."""
+    number = float(value)
+    return with_signs(upper(number, 7) if number < 1000 else up(number, 7))
 
 
 def norm_name(norm: float) -> str:

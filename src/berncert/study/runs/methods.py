@@ -15,6 +15,8 @@ class RunSettings(Section):
     """Of every run."""
 
     kind: ClassVar[str]
+    method: ClassVar[str]
+    """Its name among those of the kind."""
     claim: ClassVar[Claim]
     columns: ClassVar[tuple[str, ...]]
     """After those of the field."""
@@ -36,7 +38,7 @@ class RunSettings(Section):
 class Exact(RunSettings):
     """Proven: no image within the radius changes its class."""
 
-    kind, claim = "certify", Claim.PROVEN
+    kind, method, claim = "certify", "exact", Claim.PROVEN
     columns = ("status", "rival", "boxes", "upper", "feature_radius", "feature_upper", "feature_norm",
                "lipschitz_bound", "extraction_error", "features", "witness")  # fmt: skip
 
@@ -51,7 +53,7 @@ class Exact(RunSettings):
 class Estimated(RunSettings):
     """The radius of the paper's root finder: not proven, and most often too large."""
 
-    kind, claim = "certify", Claim.ESTIMATE
+    kind, method, claim = "certify", "estimate", Claim.ESTIMATE
     columns = ("status", "runner_up", "residual", "evaluations", "feature_distance_estimate", "feature_norm",
                "lipschitz_bound")  # fmt: skip
 
@@ -67,7 +69,7 @@ class Estimated(RunSettings):
 class Randomized(RunSettings):
     """Randomized smoothing (Cohen et al.): l2 only, and each row is true with probability 1 - alpha."""
 
-    kind, claim = "certify", Claim.PROBABLE
+    kind, method, claim = "certify", "randomized", Claim.PROBABLE
     columns = ("status", "candidate", "probability_limit", "counts")
     has_bound = False
 
@@ -86,21 +88,17 @@ class Randomized(RunSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attacked(RunSettings):
-    """Images within a radius that change the class are looked for: an upper limit for every certificate."""
+class AttackSettings(RunSettings):
+    """Of every attack."""
 
     kind, claim, radius_column = "attack", Claim.ATTACK, "fallen_at"
     columns = ("status",)
     doing, has_bound = "attacking", False
 
-    method: str = setting("pgd", "many steps from random starts, or one from the image", choices=("pgd", "fgsm"))
     radii: tuple[float, ...] = setting(
         (0.1, 0.25, 0.5, 1.0, 1.5, 2.0), "where to look, e.g. 0.1,0.5,36/255; in units of the pixels"
     )
-    steps: int = setting(20, "of pgd", least=1)
-    restarts: int = setting(1, "of pgd", least=1)
     loss: str = setting("margin", "what is made large", choices=("cross_entropy", "margin"))
-    seed: int = setting(0, "of the random starts", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,5 +108,23 @@ class Attacked(RunSettings):
             raise ValueError(f"expected norm 2 or inf for an attack, got {self.norm:g}; pass 2 or inf")
 
 
-CERTIFIERS: dict[str, type[RunSettings]] = {"exact": Exact, "estimate": Estimated, "randomized": Randomized}
-"""The methods of `certify`."""
+@dataclass(frozen=True, kw_only=True)
+class Pgd(AttackSettings):
+    """Many steps, from random starts."""
+
+    method = "pgd"
+
+    steps: int = setting(20, "from each start", least=1)
+    restarts: int = setting(1, "how many starts", least=1)
+    seed: int = setting(0, "of the random starts", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fgsm(AttackSettings):
+    """One step of the size of the radius, from the image itself."""
+
+    method = "fgsm"
+
+
+CERTIFIERS: dict[str, type[RunSettings]] = {kind.method: kind for kind in (Exact, Estimated, Randomized)}
+ATTACKS: dict[str, type[RunSettings]] = {kind.method: kind for kind in (Pgd, Fgsm)}

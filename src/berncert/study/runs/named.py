@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, count
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from berncert.study.runs.records import RUN, Run, read
 
-DATA_VARIABLE = "BERNCERT_DATA"
+DATA_VARIABLE = "BERNCERT_DATA"  # as in study.data, which needs torch
 LEVELS = ("0.12", "0.25", "0.50", "1.00")
 """The noise of the published classifiers, in training and in certification."""
 
@@ -111,18 +112,19 @@ def _printable(text: str) -> str:
 def _labels(found: Sequence[Named]) -> list[str]:
     """Equal names of different places get as much of their paths as it takes; what is equal still is numbered."""
     paths = [each.run.path.resolve() for each in found]
-    labels = [each.given or _name(path) for each, path in zip(found, paths, strict=True)]
+    names = [_name(replace(each.run, path=path)) for each, path in zip(found, paths, strict=True)]
+    labels = [each.given or name for each, name in zip(found, names, strict=True)]
     for double in [label for label, times in Counter(labels).items() if times > 1]:
         mine = [k for k, each in enumerate(found) if not each.given and labels[k] == double]
         places = {paths[k] for k in mine}
         depth = next(depth for depth in count(1) if len({place.parts[-depth:] for place in places}) == len(places))
         for k in mine:
-            labels[k] = _printable("/".join([*paths[k].parts[-depth:-1], _name(paths[k])]))
+            labels[k] = _printable("/".join([*paths[k].parts[-depth:-1], names[k]]))
     told: list[str] = []
     for label in labels:
         told.append(next(x for x in chain([label], (f"{label} ({n})" for n in count(2))) if x not in told))
     return told
 
 
-def _name(path: Path) -> str:
-    return _printable(path.name.removesuffix(".tsv")) or "run"
+def _name(run: Run) -> str:
+    return _printable(run.label) or "run"

@@ -10,13 +10,13 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,14 +24,15 @@ from berncert.certify import Classifier
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study import data
-from berncert.study.checkpoint import FILE, describe, found, load
+from berncert.study.checkpoint import FILE, SHIPPED, describe, found, load, shipped
 from berncert.study.data import Dataset
 from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
 from berncert.study.runs.methods import RunSettings
-from berncert.study.runs.records import FIRST, FORMAT, Run, Table, opened, read
+from berncert.study.runs.records import FIRST, FORMAT, Run, Table, open_table, read
 from berncert.study.runs.workers import worker
 
+Settings = TypeVar("Settings", bound=RunSettings)
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
 
 
@@ -50,21 +51,19 @@ def perform(
     model: what `berncert.load` takes. folder: a new one, or that of the same run; one with another run, or that another
     process is writing to, is refused. command: what was typed, for the record.
     """
-    place, _ = Path(folder), found(model)
-    settings = replace(settings, data=settings.data or trained_on(model))
-    if settings.data is None:
-        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass --data")
+    place, settings = Path(folder), with_data(model, settings)
     with claimed(place, "run"):
         classifier = loaded(model, settings.degree).to(chosen_device(device))
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
-        _fits(classifier, images)
+        check_fits(classifier, images)
         about = {
             "format": FORMAT,
             "kind": settings.kind,
+            "method": settings.method,
             "claim": settings.claim.name,
             "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
             "model": _model_facts(model),
-            "data": _data_facts(images),
+            "data": data_facts(images),
             "versions": {name: metadata.version(name) for name in PACKAGES},
             "origin": _origin(model, command),
         }
@@ -72,17 +71,42 @@ def perform(
         def lipschitz() -> dict[str, Any]:
             return _lipschitz(classifier, images.images.shape[1:], settings.norm) if settings.has_bound else {}
 
-        first = tuple(settings.radius_column if name == "radius" else name for name in FIRST)
-        with opened(place, about, (*first, *settings.columns), images.indices.numpy(), lipschitz) as table:
-            _finish(table, settings, classifier, images, progress)
+        first = [settings.radius_column if name == "radius" else name for name in FIRST]
+        columns = (*first, *settings.columns)
+        table = open_table(
+            place, about, columns, images.indices.numpy(),
+            more=lipschitz, numbers_per_row=len(columns) + _in_vectors(settings, classifier),
+        )  # fmt: skip
+        _finish(table, settings, classifier, images, progress)
     return read(place)
 
 
+def _in_vectors(settings: RunSettings, classifier: Classifier) -> int:
+    """How many numbers of a row are in columns that hold several."""
+    head = classifier.head
+    assert isinstance(head, SmoothedHead)
+    sizes = {"features": head.dim, "witness": head.dim, "counts": len(head.coefficients)}
+    return sum(size for name, size in sizes.items() if name in settings.columns)
+
+
+def with_data(model: str | PathLike[str], settings: Settings) -> Settings:
+    """The settings with a data set: by default what the model was trained on."""
+    name = settings.data or trained_on(model)
+    if name is None:
+        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass --data")
+    return replace(settings, data=name)
+
+
 def loaded(model: str | PathLike[str], degree: int | None = None) -> Classifier:
-    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew."""
-    saved = load(model)
+    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew.
+
+    What a file says to be proven is believed of those that come with the package only.
+    """
+    believed = str(model) in shipped() and found(model).parent == Path(str(SHIPPED))
+    saved = load(model, proofs=believed)
     if degree is not None:
-        return (load(model, base=True) if isinstance(saved.head, SmoothedHead) else saved).smooth(degree)
+        base = load(model, base=True, proofs=believed) if isinstance(saved.head, SmoothedHead) else saved
+        return base.smooth(degree)
     if isinstance(saved.head, SmoothedHead):
         return saved
     raise ValueError(f"expected a model with a smoothed head, got {model}, whose head is not; choose a --degree")
@@ -100,25 +124,34 @@ def chosen_images(
 
 def trained_on(model: str | PathLike[str]) -> str | None:
     """The data set that a checkpoint names as its own, if it does."""
-    about = describe(model)["about"]
-    name = about["recipe"]["data"]["dataset"] if about.keys() >= {"recipe"} else None
-    return name if isinstance(name, str) else None
+    told: Any = describe(model)["about"]
+    for key in ("recipe", "data", "dataset"):
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return told if isinstance(told, str) else None
 
 
-def default_folder(model: str | PathLike[str], method: str, settings: RunSettings) -> Path:
+def default_folder(model: str | PathLike[str], settings: RunSettings) -> Path:
     """runs/, and in it a name that tells what differs from the defaults."""
     path = Path(model)
-    name = path.resolve().parent.name if path.name == FILE else path.name.removesuffix(".safetensors")
-    told = [name, method, f"l{settings.norm:g}"]
-    for entry in fields(settings):
-        value = getattr(settings, entry.name)
-        if entry.name in ("norm", "method", "data") or value == entry.default:
-            continue
-        text = "+".join(f"{v:g}" for v in value) if isinstance(value, tuple) else str(value)
-        told.append(f"{entry.name.replace('_', '')}{text}")
+    name = path.resolve().parent.name if path.name == FILE else path.resolve().name.removesuffix(".safetensors")
+    told = [name, "attack" if settings.kind == "attack" else settings.method, f"l{settings.norm:g}"]
     if settings.data is not None and settings.data != trained_on(model):
         told.insert(1, Path(settings.data).stem)
+    if settings.kind == "attack" and settings.method != "pgd":
+        told.append(settings.method)
+    for entry in fields(settings):
+        value = getattr(settings, entry.name)
+        if entry.name not in ("norm", "data") and value != entry.default:
+            told.append(f"{entry.name.replace('_', '')}{_short(value)}")
     return Path("runs") / "-".join(told)
+
+
+def _short(value: Any) -> str:
+    """As a part of a folder's name."""
+    if not isinstance(value, tuple):
+        return str(value)
+    ends = [f"{part:.3g}" for part in (value if len(value) <= 4 else (value[0], value[-1]))]
+    return "+".join(ends) if len(value) <= 4 else f"{ends[0]}to{ends[1]}({len(value)})"
 
 
 def _finish(
@@ -145,7 +178,7 @@ def _finish(
             bar.update(table.done)
 
 
-def _fits(classifier: Classifier, images: Dataset) -> None:
+def check_fits(classifier: Classifier, images: Dataset) -> None:
     """Images of the shape that the network takes, and no more classes than it has."""
     head, shape = classifier.head, tuple(images.images.shape[1:])
     wanted = tuple(getattr(classifier.extractor, "description", {}).get("input_shape", shape))
@@ -164,7 +197,7 @@ def _model_facts(model: str | PathLike[str]) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(found(model).read_bytes()).hexdigest(), **parts}
 
 
-def _data_facts(images: Dataset) -> dict[str, Any]:
+def data_facts(images: Dataset) -> dict[str, Any]:
     return {
         "name": images.name,
         "split": images.split,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -30,16 +30,18 @@ FORMAT = "berncert run 1"
 RUN = "run.json"
 TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
 """Kind of run -> the file with its rows."""
-DECIDES = ("format", "kind", "settings", "model", "data", "versions")
+DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data", "versions")
 """What a run must share with another to be the same; the rest of run.json tells where it comes from."""
 FIRST = ("idx", "label", "predict", "radius", "correct", "time")
 """The columns of Cohen et al. (2019)."""
 KINDS: dict[str, tuple[type[np.generic], ...]] = {
     **dict.fromkeys(("idx", "label", "predict", "correct"), (np.int64,)),
     **dict.fromkeys(("radius", "fallen_at"), (np.float64,)),
+    **dict.fromkeys(("features", "witness", "counts"), (np.str_,)),
 }
 """Column -> what it must be read as."""
-ROOM_PER_CELL = 24  # bytes: 17 digits, a sign, an exponent, a tab
+MEGABYTE = 2**20
+ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -72,7 +74,7 @@ class Run:
     @property
     def label(self) -> str:
         """A short name."""
-        return self.path.name.removesuffix(".tsv")
+        return self.path.resolve().name.removesuffix(".tsv")
 
     @property
     def claim(self) -> Claim:
@@ -174,18 +176,19 @@ class Table:
         self.done += len(lines)
 
 
-@contextmanager
-def opened(
+def open_table(
     folder: Path,
     about: Mapping[str, Any],
     columns: Sequence[str],
     indices: Ints,
+    *,
     more: Callable[[], Mapping[str, Any]] = dict,
-) -> Iterator[Table]:
+    numbers_per_row: int | None = None,
+) -> Table:
     """The table of the run that `about` describes, new or to be gone on with; another run in that folder is refused.
 
-    The folder is to be `claimed`. Whether there is room for all rows is tried before any work; `more`, which a new run
-    adds to what is told of it, may be some.
+    The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
+    tried before any work; `more`, which a new run adds to what is told of it, may be some.
     """
     path = folder / TABLES[about["kind"]]
     table = Table(path, columns, indices)
@@ -193,15 +196,15 @@ def opened(
         (folder / f".{name}.partial").unlink(missing_ok=True)
     if (folder / RUN).exists():
         _same(folder, _read_about(folder), _as_read(about))
+        table.done = _mend(path, columns, indices) if path.exists() else 0
     elif path.exists():
         raise ValueError(f"expected a new folder or one of the same run, got {folder}: it has {path.name} but no {RUN}")
-    else:
-        _try_room(path, len(indices) * len(columns) * ROOM_PER_CELL)
+    _try_room(path, (len(indices) - table.done) * (numbers_per_row or len(columns)) * ROOM_PER_NUMBER)
+    if not (folder / RUN).exists():
         write_whole(folder / RUN, (json.dumps(_as_read({**about, **more()}), indent=1) + "\n").encode())
     if not path.exists():
         write_whole(path, ("\t".join(columns) + "\n").encode())
-    table.done = _mend(path, columns, indices)
-    yield table
+    return table
 
 
 def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,21 +219,24 @@ def _same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> No
     if told:
         raise ValueError(
             f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
-            "another with --out, or delete that one to start again"
+            "another with --out, say the same as there, or delete that one to start again"
         )
 
 
 def _try_room(path: Path, size: int) -> None:
-    """Write so many bytes, and take them away again: better to fail now than at the end."""
+    """Take so many bytes, and give them back: better to fail now than at the end."""
+    if size == 0:
+        return
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
-            file.write(bytes(size))
+            for start in range(0, size, MEGABYTE):
+                file.write(bytes(min(MEGABYTE, size - start)))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         message = (
-            f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; nothing was begun"
+            f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
         )
         raise OSError(message) from error
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -16,8 +17,8 @@ from berncert.certify.images import ImageProver
 from berncert.certify.rootfinding import ImageEstimator
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.remembered import plain_copy
-from berncert.study.attacks import Attack, fallen_at
-from berncert.study.runs.methods import Attacked, Estimated, Exact, Randomized, RunSettings
+from berncert.study.attacks import Attack, fallen_at, fgsm
+from berncert.study.runs.methods import AttackSettings, Estimated, Exact, Fgsm, Pgd, Randomized, RunSettings
 
 Rows = list[dict[str, Any]]
 Work = Callable[[Tensor, Tensor, Sequence[int]], Rows]
@@ -84,27 +85,31 @@ def _randomized(settings: Randomized, model: Classifier, shape: Sequence[int]) -
 
 
 @worker.register
-def _attacked(settings: Attacked, model: Classifier, shape: Sequence[int]) -> Work:
+def _pgd(settings: Pgd, model: Classifier, shape: Sequence[int]) -> Work:
+    told = {name: getattr(settings, name) for name in ("steps", "restarts", "loss", "seed")}
+    return _attacking(settings, model, Attack(settings.norm, **told))
+
+
+@worker.register
+def _fgsm(settings: Fgsm, model: Classifier, shape: Sequence[int]) -> Work:
+    return _attacking(settings, model, replace(fgsm(settings.norm), loss=settings.loss))
+
+
+def _attacking(settings: AttackSettings, model: Classifier, attack: Attack) -> Work:
     plain = _plain(model, torch.float64)  # what a proof is of
     like = placement(plain)
-    if settings.method == "fgsm":
-        attack = Attack(settings.norm, steps=1, step_size=1.0, random_start=False, loss=settings.loss)
-    else:
-        told = {name: getattr(settings, name) for name in ("steps", "restarts", "loss", "seed")}
-        attack = Attack(settings.norm, **told)
+    words = {0.0: "WRONG", math.inf: "STANDS"}
 
     def rows(images: Tensor, labels: Tensor, numbers: Sequence[int]) -> Rows:
         images, labels = images.to(like), labels.to(like.device)
         with torch.no_grad():
-            predicted = plain(images).argmax(dim=1)
+            predicted = plain(images).argmax(dim=1).tolist()
         fallen = fallen_at(
-            plain, images, labels, settings.radii, attack, numbers=numbers, batch_size=len(images),
-            progress=False,
-        )  # fmt: skip
-        words = {0.0: "WRONG", math.inf: "STANDS"}
+            plain, images, labels, settings.radii, attack, numbers=numbers, batch_size=len(images), progress=False
+        ).tolist()
         return [
-            {"predict": int(p), "fallen_at": at, "status": words.get(at, "BROKEN")}
-            for p, at in zip(predicted, fallen.tolist(), strict=True)
+            {"predict": seen, "fallen_at": at, "status": words.get(at, "BROKEN")}
+            for seen, at in zip(predicted, fallen, strict=True)
         ]
 
     return rows
