@@ -10,7 +10,18 @@ import pytest
 import berncert
 
 PACKAGE = Path(berncert.__file__).parent
-ROOMS = ["arguments", "progress", "polynomial", "extractor", "certify", "study", "estimators", "cli", "__main__"]
+ROOMS = [
+    "arguments",
+    "numbers",
+    "progress",
+    "polynomial",
+    "extractor",
+    "certify",
+    "study",
+    "estimators",
+    "cli",
+    "__main__",
+]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -133,8 +133,8 @@ def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message:
     assert error.startswith("berncert: ")
 
 
-def test_a_model_that_is_not_there_ends_with_1(capsys: Capture) -> None:
-    assert main(["inspect", "digist"]) == 1
+def test_a_model_that_is_not_there_ends_with_2(capsys: Capture) -> None:
+    assert main(["inspect", "digist"]) == 2
     assert "got 'digist', which is neither" in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
-from berncert.study.numbers import down, norm_name, up
+from berncert.numbers import down, norm_name, up
 from berncert.study.picture_files import picture_path, try_to_write, write_picture
 from berncert.study.runs.methods import Exact
 from berncert.study.tables import Grid

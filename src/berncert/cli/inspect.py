@@ -10,7 +10,7 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json
-from berncert.study.numbers import down, norm_name, up
+from berncert.numbers import down, norm_name, up
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import field, fields
 from typing import Any, get_args, get_type_hints
 
-from berncert.study.numbers import number
+from berncert.numbers import number
 
 LARGEST_FLOAT = sys.float_info.max
 LARGEST = 2**31

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 from sample_runs import digits, make_run, random_rows
 
-from berncert.study.numbers import percent, percent_places
+from berncert.numbers import percent, percent_places
 from berncert.study.report import write_report
 from berncert.study.runs.records import Run
 

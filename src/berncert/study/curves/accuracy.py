@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from berncert.study.numbers import down, norm_name, number, percent, percent_places
+from berncert.numbers import down, norm_name, number, percent, percent_places
 from berncert.study.runs.comparing import same_task
 from berncert.study.runs.named import named_runs
 from berncert.study.runs.records import Claim, Floats, Run

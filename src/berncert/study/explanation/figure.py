@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from berncert.certify import Status
+from berncert.numbers import down, up
 from berncert.study.explanation.explained import Explanation
 from berncert.study.explanation.surface import HALO, draw_line, draw_slice, slice_of, styles_of
-from berncert.study.numbers import down, up
 from berncert.study.plots import DETAIL, GREY, INK, MESSAGE, SMALL, norm_symbol
 
 EDGE, SQUARE, IMAGE, RIVALS = 0.25, 4.2, 1.16, 3.5  # inches

@@ -9,8 +9,8 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 
+from berncert.numbers import percent, percent_places
 from berncert.study.curves.accuracy import counts_at
-from berncert.study.numbers import percent, percent_places
 from berncert.study.runs.records import Claim, Run
 
 Floats = npt.NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from berncert.numbers import lower, percent, percent_places
 from berncert.study import curves
-from berncert.study.numbers import lower, percent, percent_places
 from berncert.study.report.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
 from berncert.study.report.detail import Shown, options, shown
 from berncert.study.report.numbers import count, duration, norm_name, places_for, with_signs

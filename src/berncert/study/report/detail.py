@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from berncert.study.numbers import lower, percent, percent_places, upper
+from berncert.numbers import lower, percent, percent_places, upper
 from berncert.study.report.chart import Histogram, histogram, own_scale
 from berncert.study.report.examples import STATUSES, Examples, Floats, examples_of, falls_of
 from berncert.study.report.numbers import count, duration, places_for, with_signs

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berncert.certify import Status
-from berncert.study.numbers import lower, up, upper
+from berncert.numbers import lower, up, upper
 from berncert.study.report.numbers import UNITS, places_for, sortable, unit_for, with_signs
 from berncert.study.report.pictures import Gallery
 from berncert.study.runs.comparing import same_task

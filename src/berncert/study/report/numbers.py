@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from berncert.study.numbers import up, upper
+from berncert.numbers import up, upper
 
 SIGNS = {"inf": "∞", "nan": ""}
 INDICES = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

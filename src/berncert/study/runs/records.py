@@ -235,9 +235,7 @@ def _try_room(path: Path, size: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        message = (
-            f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
-        )
+        message = f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
         raise OSError(message) from error
     finally:
         with suppress(OSError):

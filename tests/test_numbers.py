@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.study.numbers import down, lower, norm_name, number, percent, up, upper
+from berncert.numbers import down, lower, norm_name, number, percent, up, upper
 
 
 @given(value=st.floats(1e-300, 1e300), digits=st.integers(1, 15), sign=st.sampled_from([1, -1]))
