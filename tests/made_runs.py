@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from berncert.study.folders import claimed
-from berncert.study.runs.records import FIRST, FORMAT, open_table
+from berncert.study.runs.records import FIRST, FORMAT, STATUSES, Claim, open_table
 
 HEADER = "\t".join(FIRST)
 
@@ -62,7 +62,7 @@ def make_run(
     right = [1] * len(radii) if correct is None else correct
     rows = [
         {"idx": first + k, "label": 3, "predict": 3 if good else 5, "radius": radius, "correct": good}
-        | {"time": timedelta(seconds=1), "status": claim}
+        | {"time": timedelta(seconds=1), "status": STATUSES[Claim[claim]][0]}
         for k, (radius, good) in enumerate(zip(radii, right, strict=True))
     ]
     indices = range(first, first + (len(radii) if images is None else images))

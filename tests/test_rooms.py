@@ -47,6 +47,8 @@ def test_each_room_imports_only_from_those_above_it(path: Path) -> None:
         return
     allowed = ROOMS[: ROOMS.index(room) + 1]
     below = {name for name in imports(path) if room_of(name) not in allowed}
+    if room == "cli":
+        below.discard("berncert")  # the package itself: its version
     assert not below, f"{room} may import from {allowed} only"
 
 

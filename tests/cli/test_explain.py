@@ -156,6 +156,7 @@ def own(folder: Path) -> Path:
         (["digits", "--index", "1", "--norm", "0.5"], "norm >= 1, got 0.5"),
         (["digits", "--index", "1", "--degree", "0"], "expected degree >= 1, got 0"),
         (["digits", "--index", "1", "--out", "x.jpg"], "expected a file that ends in .png, .svg or .pdf, got 'x.jpg'"),
+        (["digits", "--index", "1", "--out", "x.png", "--no-picture"], "expected --out or --no-picture, got both"),
         (["digits", "--index", "1", "--data", "moons"], "expected data of shape (1, 8, 8), got moons of shape (2,)"),
         (["digits", "--index", "1", "--data", "nowhere"], "expected one of moons, digits"),
         (["digits", "--index", "1", "--split", "all"], "expected split out of train, test, got 'all'"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
 import pytest
 
+import berncert
 from berncert.cli import COMMANDS
 
 LISTING = "import sys; from berncert.cli import main\ntry: main({words})\nexcept SystemExit: pass\nprint(*sys.modules)"
@@ -21,3 +23,15 @@ def test_help_teaches_by_example_and_imports_nothing_heavy(words: list[str]) -> 
     assert "examples:" in text
     assert f"  berncert {words[0].removeprefix('--help')}".rstrip() in ran.stdout
     assert not {"torch", "numba", "matplotlib", "sklearn"} & set(modules.split())
+
+
+def test_the_version_is_told() -> None:
+    ran = subprocess.run([sys.executable, "-m", "berncert", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"berncert {berncert.__version__}\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{shlex.quote(sys.executable)} -m berncert inspect digits | head -1; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines()[-1] == "0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from explained_toys import saved
@@ -46,6 +47,36 @@ def test_a_model_of_ones_own_with_classes_of_different_range(tmp_path: Path, cap
     assert "4 x 3^3 = 108 coefficients" in text
     assert "coefficients, between which the logits lie" in text
     assert "yes: proven again here" in text
+
+
+def test_bounds_are_told_with_the_norms_they_go_between(capsys: Capture) -> None:
+    assert main(["inspect", "digits", "--norm", "inf"]) == 0
+    text = capsys.readouterr().out
+    assert "from linf of the pixels to norms of the features: l1: " in text
+    assert "l1 to l1: 0.395285; l2 to l2: 0.125; linf to linf: 1" in text
+    used = text.count("(used)")
+    assert (used > 1) == ("each image takes the one that proves most" in text)
+
+
+def test_no_number_is_broken_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["inspect", "digits"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["layers.8", "UnitCube", "10", "0.125001", "0.125"] in lines
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"recipe": 3}, {"recipe": "mine"}, {"data": [1]}, {"data": {"name": "d", "images": "many"}}, {"versions": 1.5}],
+)
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_whatever_a_file_says_of_its_making_it_can_be_inspected(
+    about: dict[str, Any], words: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    saved(tmp_path / "model.safetensors", about=about)
+    assert main(["inspect", str(tmp_path), *words]) == 0
+    text = capsys.readouterr().out
+    assert json.loads(text)["about"] == about if words else "the file does not tell" in text
 
 
 @pytest.mark.parametrize("norm", ["1", "1.5", "2", "inf"])
@@ -121,7 +152,8 @@ def test_a_false_claim_ends_with_1_after_all_is_told(tmp_path: Path, capsys: Cap
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["digits", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5"),
+        (["digits", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5; pass e.g. 1, 2 or inf"),
+        (["digits", "--norm", "nan"], "expected a norm p with 1 <= p <= inf, got nan"),
         (["digits", "--norm", "two"], "expected a norm p with 1 <= p <= inf, got 'two'"),
         (["pyproject.toml"], "expected a whole safetensors file"),
     ],

@@ -44,10 +44,11 @@ def test_title_place_and_number_of_examples_are_as_asked(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["nowhere"], 1, "expected the folder of a run"),
+        (["nowhere"], 2, "expected the folder of a run"),
         (["RUN", "--examples", "0"], 2, "expected a whole number examples >= 1, got 0"),
         (["RUN", "--out", ""], 2, "expected a file for --out, got nothing"),
         (["RUN", "--out", "FOLDER"], 2, "got the folder"),
+        (["RUN", "--out", "RUN/new/page.png"], 2, "expected a file that ends in .html or .htm, got"),
         (["RUN", "--out", "RUN/run.json/page.html"], 1, "expected a folder that can be made"),
         (["cohen2019:0.3"], 2, "expected cohen2019 or cohen2019:0.12"),
         (["RUN"] * 11, 2, "expected 1 to 10 runs, got 11"),
@@ -65,6 +66,13 @@ def test_a_mistake_is_told_without_a_traceback(
     assert message in output.err
     assert output.out == ""
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_without_rows_is_told_here_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "empty", [], images=3)
+    assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
+    assert "note: empty has no rows yet" in capsys.readouterr().out
+    assert "This run has no rows yet" in (tmp_path / "page.HTM").read_text()
 
 
 def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:

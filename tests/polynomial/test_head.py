@@ -179,7 +179,7 @@ def test_many_features_work_at_degree_one(dim: int) -> None:
 @pytest.mark.parametrize(
     ("dim", "degree", "message"),
     [
-        (10, 20, rf"got {2 * 21**10:,} of them \(2 classes, 10 axes, degree at most 20\): 248,549 GiB"),
+        (10, 20, rf"got {2 * 21**10:,} of them \(at least 2 classes, 10 axes, degree at most 20\): 248,549 GiB"),
         (3000, 1, r"got about 10\^903 of them .* about 10\^895 GiB"),
         (10**6, 1, "lower the degree or the number of features"),
         (3, 10**30, "lower the degree or the number of features"),

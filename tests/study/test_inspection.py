@@ -217,7 +217,7 @@ def test_believing_takes_the_numbers_of_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "proofs", [{"mark": {"why": {}}}, {"mark": 3}, [1], {"m": {"shape (1, 4, 4), norms (2.0), unit 1e-16": {}}}]
+    "proofs", [{"mark": {"why": {}}}, {"mark": 3}, {"m": {"shape (1, 4, 4), norms (2.0), unit 1e-16": {}}}]
 )
 def test_stored_proofs_that_cannot_be_read_are_refused(proofs: Any, path: Path) -> None:
     changed(path, lambda description, _: description.update(proofs=proofs))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
+
+import berncert
 
 COMMANDS = {
     "demo": "the main job on data that comes along: certify, attack, table, picture, report",
@@ -55,6 +58,7 @@ def main(words: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {berncert.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     for name, about in COMMANDS.items():
         commands.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
@@ -68,6 +72,8 @@ def main(words: list[str] | None = None) -> int:
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except (ValueError, FileNotFoundError) as error:  # a wrong name, setting or file
         return _fail(error, 2)
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
@@ -77,5 +83,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _fail(message: object, code: int) -> int:
+    if isinstance(message, OSError) and len(message.args) == 2:  # what came of it, without its number
+        message = f"{message.args[1]}{f': {message.filename}' if message.filename else ''}"
     print(f"berncert: {message}", file=sys.stderr)
     return code

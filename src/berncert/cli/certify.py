@@ -49,7 +49,7 @@ def add_run(
     add_json(parser)
     group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
     for entry in fields(shared):
-        add_flag(group, entry, default=entry.name != "batch_size")
+        add_flag(group, entry, default=True)
     known = {entry.name for entry in fields(shared)}
     for name, kind in methods.items():
         group = parser.add_argument_group(f"settings: --method {name}", (kind.__doc__ or "").strip())
@@ -97,4 +97,5 @@ def show(run: Run, as_json: bool) -> None:
     told = ", ".join(f"{count} {name}" for name, count in ends.items())
     speed = f", {len(run) / seconds:,.4g} images/s" if seconds else ""
     console.print(f"{told}; {seconds:.1f} s{speed}")
-    console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(str(run.path))}")
+    place = str(run.path) if not str(run.path).startswith("-") else f"./{run.path}"
+    console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(place)}")

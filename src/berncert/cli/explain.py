@@ -54,6 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.study.explanation import explain, read_sample  # --help needs no torch
     from berncert.study.runs.performing import loaded, with_data
 
+    if arguments.no_picture and arguments.out is not None:
+        raise ValueError("expected --out or --no-picture, got both")
     settings = settings_of(Exact, arguments)
     picture = None if arguments.out is None else picture_path(arguments.out)
     model = loaded(arguments.model, settings.degree)

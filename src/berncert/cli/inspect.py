@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from berncert.numbers import down, norm_name, up
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
+    from berncert.extractor import LipschitzTable
     from berncert.study.inspection import Inspection, StoredProof
 
 MOST_CLASSES = 20  # whose coefficients are told on a terminal
@@ -48,9 +50,10 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.study.inspection import inspect  # --help needs no torch
     from berncert.study.settings import parsed
 
-    seen = inspect(
-        arguments.model, norm=parsed(arguments.norm, float), believe=arguments.believe, prove=arguments.prove
-    )
+    norm = parsed(arguments.norm, float)
+    if isinstance(norm, str) or not norm >= 1:
+        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or inf")
+    seen = inspect(arguments.model, norm=norm, believe=arguments.believe, prove=arguments.prove)
     if arguments.json:
         output.print_json(seen.as_json())
     else:
@@ -69,7 +72,8 @@ def _show(seen: Inspection, name: str) -> None:
     console.print(_facts(_made_of(seen)))
     console.print()
     if seen.table is not None:
-        console.print(seen.table)
+        console.print(_steps(seen.table))
+        console.print()
     console.print(_facts(_proven(seen)))
     console.print()
     console.print(_stored(seen))
@@ -114,14 +118,21 @@ def _made_of(seen: Inspection) -> dict[str, str]:
 
 def _trained(about: Mapping[str, Any]) -> str:
     """By which recipe, on what, how long, with which versions: as far as the file tells."""
-    recipe, data, versions = (about.get(name) or {} for name in ("recipe", "data", "versions"))
+    recipe, data, versions = (_part(about, name) for name in ("recipe", "data", "versions"))
+    images = data.get("images")
     parts = [
         f"recipe {recipe['name']}" if "name" in recipe else "",
-        f"{data['name']} ({data['images']:,} images)" if {"name", "images"} <= data.keys() else "",
+        f"{data['name']} ({images:,} images)" if "name" in data and isinstance(images, int) else "",
         f"{about['epochs']} epochs" if "epochs" in about else "",
         *(f"{name} {version}" for name, version in versions.items()),
     ]
     return ", ".join(part for part in parts if part) or "the file does not tell"
+
+
+def _part(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Of what is told, nothing if it is told otherwise than training does: a file may say what it likes there."""
+    part = about.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _base(seen: Inspection) -> str:
@@ -129,7 +140,17 @@ def _base(seen: Inspection) -> str:
     if told is None:
         return "not in the file: it cannot be smoothed to another degree"
     same = "its values on the grid are the coefficients" + (f", to {up(seen.base_gap, 1)}" if seen.base_gap else "")
-    return f"{told['kind']}, scale {told['scale']:g}: {same}"
+    return f"{told['kind']}, scale {told.get('scale', 1.0):g}: {same}"
+
+
+def _steps(table: LipschitzTable) -> Grid:
+    rows = [
+        [row.name, row.layer, "x".join(map(str, row.shape)), "" if math.isnan(row.factor) else up(row.factor, 6),
+         up(row.running, 6)]
+        for row in table
+    ]  # fmt: skip
+    title = f"proven Lipschitz bound, norm {table.norm:g}: {up(table.bound, 6)}"
+    return Grid(("step", "layer", "output", "factor", "running"), rows, title, left=2)
 
 
 def _proven(seen: Inspection) -> dict[str, str]:
@@ -143,8 +164,10 @@ def _proven(seen: Inspection) -> dict[str, str]:
     )
     cost = f": it costs a radius {up(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
     cube = "proven to stay in the cube [0, 1]" if seen.stays_in_cube else "not proven to stay in the cube [0, 1]"
+    several = sum(route.used for route in seen.routes) > 1
     return {
         "bound": f"from {p} of the pixels to norms of the features: {routes}",
+        **({"": "of those that are used, each image takes the one that proves most"} if several else {}),
         "how": how,
         "features": cube,
         "rounding": f"features in float64 are off by at most {up(seen.rounding_bound, 2)} (l2) if pixels are in [0, 1]"
@@ -154,16 +177,24 @@ def _proven(seen: Inspection) -> dict[str, str]:
 
 def _stored(seen: Inspection) -> Grid:
     rows = [
-        ["x".join(map(str, proof.shape)), proof.dtype, "  ".join(f"{norm_name(n)}: {up(b, 6)}" for n, b in
-         zip(proof.norms, proof.bounds, strict=True)), _verdict(proof)]
+        ["x".join(map(str, proof.shape)), proof.dtype, _claimed(proof), _verdict(proof)]
         for proof in seen.stored
     ]  # fmt: skip
     note = "" if rows else "none: the bound is proven when it is needed"
     if not all(proof.fits for proof in seen.stored):
         note = "other weights, versions or number of threads: their last bits decide"
     return Grid(
-        ("images", "arithmetic", "bounds it claims", "of these weights?"), rows, "proofs in the file", note, left=4
+        ("images", "arithmetic", "bounds it claims,\nfrom pixels to features", "of these weights?"),
+        rows,
+        "proofs in the file",
+        note,
+        left=4,
     )
+
+
+def _claimed(proof: StoredProof) -> str:
+    bounds = zip(map(norm_name, proof.norms), proof.bounds, strict=True)
+    return "; ".join(f"{name} to {name}: {up(bound, 6)}" for name, bound in bounds)
 
 
 def _verdict(proof: StoredProof) -> str:
@@ -181,7 +212,7 @@ def _classes(seen: Inspection) -> Grid | None:
     facts = seen.head_facts
     if len({*zip(facts["least"].tolist(), facts["greatest"].tolist(), strict=True)}) == 1:
         return None  # told already
-    names = (seen.description["about"].get("data") or {}).get("classes") or seen.description["about"].get("classes")
+    names = _part(seen.description["about"], "data").get("classes") or seen.description["about"].get("classes")
     told = names if isinstance(names, list) and len(names) == head.classes else range(head.classes)
     ranges = zip(told, facts["least"].tolist(), facts["greatest"].tolist(), strict=True)
     rows = [[str(name), down(least, 5), up(greatest, 5)] for name, least, greatest in ranges]

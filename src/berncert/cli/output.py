@@ -10,9 +10,16 @@ from typing import Any
 from rich.console import Console
 
 
+class Screen(Console):
+    """A console that leaves a reader who has seen enough to whoever called."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(*, quiet: bool = False) -> Console:
     """For standard output. Names are printed as they are, whatever they look like; `quiet` prints nothing."""
-    return Console(markup=False, highlight=False, soft_wrap=True, quiet=quiet)
+    return Screen(markup=False, highlight=False, soft_wrap=True, quiet=quiet)
 
 
 def print_json(value: Any) -> None:

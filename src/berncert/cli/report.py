@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"path": str(path), "bytes": size})
     else:
+        for label in (label for label, its in runs if not len(its)):
+            console().print(f"note: {label} has no rows yet")
         console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
 
 

@@ -55,7 +55,7 @@ def check_fits(classes: int, degrees: Sequence[int], dtype: torch.dtype, device:
     available = available_bytes(device)
     if 2 * size > available:  # twice: once as batches, once joined
         raise MemoryError(
-            f"expected coefficients that fit in memory, got {_readable(count)} of them ({classes} classes, "
+            f"expected coefficients that fit in memory, got {_readable(count)} of them (at least {classes} classes, "
             f"{len(degrees)} axes, degree at most {max(degrees)}): {_gib(size)}, and twice that while they are "
             f"gathered, with {_gib(available)} available on {device}; lower the degree or the number of features"
         )

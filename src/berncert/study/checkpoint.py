@@ -64,9 +64,9 @@ def load(path: str | PathLike[str], *, base: bool = False, proofs: bool = True) 
     of the extractor comes along, and is believed for the very same weights; from a source that you do not trust, load
     with proofs=False: then `certify` proves it again.
     """
-    tensors, description = read(found(path), FORMAT)
+    tensors, description = _opened(path)
     name = "base" if base else "head"
-    if isinstance(description, Mapping) and base and description.get("base", "") is None:
+    if base and description["base"] is None:
         raise ValueError(f"expected a checkpoint with its base head, got {path}, which keeps only the one in use")
     try:
         extractor = _built(description["extractor"], under("extractor.", tensors), "extractor")
@@ -80,7 +80,7 @@ def load(path: str | PathLike[str], *, base: bool = False, proofs: bool = True) 
 
 def _built(description: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str) -> nn.Module:
     """The part that is described, with these values, in their dtype."""
-    if "coefficients" in description:
+    if name == "head" and "coefficients" in description:
         return SmoothedHead(tensors["coefficients"])
     with torch.random.fork_rng(devices=[]):  # first weights are drawn, for nothing
         part = build(**description) if name == "extractor" else build_head(**description)
@@ -113,7 +113,17 @@ def _described(name: str, part: nn.Module) -> dict[str, Any]:
 
 def describe(path: str | PathLike[str]) -> dict[str, Any]:
     """What a checkpoint says of itself: extractor, head, base, proofs, about."""
-    return read(found(path), FORMAT)[1]
+    return _opened(path)[1]
+
+
+def _opened(path: str | PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description, if that has its parts."""
+    tensors, told = read(found(path), FORMAT)
+    parts = {"extractor": Mapping, "head": Mapping, "base": Mapping | None, "proofs": Mapping, "about": Mapping}
+    for name, kind in parts.items():
+        if not isinstance(told, Mapping) or name not in told or not isinstance(told[name], kind):
+            raise ValueError(f"expected a checkpoint that tells its {name}, got {path}, which does not; save it again")
+    return tensors, told
 
 
 def shipped() -> tuple[str, ...]:
@@ -172,7 +182,8 @@ def found(path: str | PathLike[str]) -> Path:
     if str(path) in shipped():
         return Path(str(SHIPPED / f"{path}.safetensors"))
     if Path(path).is_dir():
-        raise ValueError(f"expected a checkpoint, or a folder with a {FILE} in it, got the folder {path} without one")
+        got = f"the folder {str(path)!r} without one"
+        raise ValueError(f"expected a checkpoint, or a folder with a {FILE} in it, got {got}")
     raise FileNotFoundError(
         f"expected the path of a checkpoint, or one that comes with the package ({', '.join(shipped()) or 'none'}), "
         f"got {str(path)!r}, which is neither"

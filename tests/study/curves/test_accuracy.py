@@ -150,14 +150,23 @@ def test_the_table_has_a_row_for_each_run_and_percents_at_each_radius(tmp_path: 
         ["attack", "attack", "4", "-", "-", "75.0", "75.0", "50.0", "25.0"],
         ["lone", "probable", "3", "1", "0.166", "33.3", "33.3", "0.0", "0.0"],
     ]
-    assert grid.title == "Certified accuracy in % at l2 radius r, in pixel units"
+    assert grid.title == "Accuracy in % at l2 radius r, in pixel units"
     assert [line.partition(":")[0] for line in grid.note.splitlines()] == ["proven", "probable", "attack"]
 
 
-def test_an_estimate_is_never_called_certified(tmp_path: Path) -> None:
-    grid = accuracy_table(curves_of([str(make_run(tmp_path, [1.0], claim="ESTIMATE"))]), [0])
-    assert "ertified" not in grid.title + grid.note
-    assert "nothing is proven" in grid.note
+@pytest.mark.parametrize(
+    ("claim", "meaning"), [("ESTIMATE", "nothing is proven"), ("ATTACK", "no proof can go beyond")]
+)
+def test_what_is_not_certified_is_never_called_so(claim: str, meaning: str, tmp_path: Path) -> None:
+    grid = accuracy_table(curves_of([str(make_run(tmp_path, [1.0], claim=claim))]), [0])
+    assert "ertified" not in grid.title
+    assert meaning in grid.note
+
+
+def test_accuracy_is_certified_where_all_is_proven_or_probable(tmp_path: Path) -> None:
+    words = [str(make_run(tmp_path / claim, [1.0], claim=claim)) for claim in ("PROVEN", "PROBABLE")]
+    grid = accuracy_table(curves_of(words), [0])
+    assert grid.title == "Certified accuracy in % at l2 radius r, in pixel units"
 
 
 def test_more_than_a_thousand_images_get_two_decimals(tmp_path: Path) -> None:

@@ -84,11 +84,12 @@ def test_the_tried_radii_of_an_attack_are_marked(four: list[Curve]) -> None:
 def test_the_axes_name_norm_and_unit_and_begin_at_zero(four: list[Curve], tmp_path: Path) -> None:
     axes = curve_figure(four).axes[0]
     assert axes.get_xlabel() == r"radius in the $\ell_{2}$ norm, pixel units"
-    assert "certified" not in axes.get_ylabel()  # one is an estimate
+    assert axes.get_ylabel() == "accuracy (% of the images)"  # one is an estimate, one an attack
     assert axes.get_ylim()[0] == axes.get_xlim()[0] == 0
     other = curve_figure(curves_of([str(make_run(tmp_path / "inf", [0.1], norm=math.inf))])).axes[0]
     assert r"\ell_{\infty}" in other.get_xlabel()
-    assert other.get_ylabel().startswith("certified accuracy")
+    assert other.get_ylabel() == "certified accuracy (% of the images)"
+    assert curve_figure([four[0], four[3]]).axes[0].get_ylabel() == "accuracy (% of the images)"
 
 
 def test_the_title_is_as_given_and_the_data_are_told(four: list[Curve]) -> None:

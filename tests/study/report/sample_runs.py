@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ from made_runs import write_run
 
 from berncert.study.data import Dataset, load
 from berncert.study.runs.performing import digest
-from berncert.study.runs.records import Run, read
+from berncert.study.runs.records import STATUSES, Claim, Run, read
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 Row = tuple[int, float]
@@ -33,10 +34,13 @@ def make_run(
     settings: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     columns: Mapping[str, Sequence[Any]] | None = None,
-    statuses: Sequence[str] = ("PROVEN",),
+    statuses: Sequence[str] = (),
     lipschitz: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A run over the images, of which the first have rows; `columns` are further ones, `statuses` come in turn."""
+    """A run over the images, of which the first have rows; `columns` are further ones.
+
+    `statuses` come in turn, those too that no file may have; else all are the first of the claim.
+    """
     further = dict(columns or {})
     told = {
         "name": images.name,
@@ -59,7 +63,7 @@ def make_run(
             "radius": at,
             "correct": predicted == labels[k],
             "time": timedelta(milliseconds=k + 1),
-            "status": statuses[k % len(statuses)],
+            "status": STATUSES[Claim[claim]][0],
             **{name: values[k] for name, values in further.items()},
         }
         for k, (predicted, at) in enumerate(rows)
@@ -67,7 +71,9 @@ def make_run(
     made = write_run(
         folder, lines, indices, claim=claim, norm=norm, data=told, settings=settings, columns=tuple(further), more=more
     )
-    return read(made)
+    run = read(made)
+    in_turn = np.array([statuses[k % len(statuses)] for k in range(len(run))]) if statuses else run.rows["status"]
+    return dataclasses.replace(run, rows={**run.rows, "status": in_turn})
 
 
 def random_rows(images: Dataset, *, seed: int = 0, scale: float = 1.0) -> list[Row]:

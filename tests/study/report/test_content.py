@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import re
@@ -36,7 +37,7 @@ def test_the_summary_of_eight_images_is_as_counted_by_hand(tmp_path: Path) -> No
     (entry,) = group.entries
     assert (entry.claim, entry.data, entry.images, entry.right) == ("proven", "digits test", "8", "75.0")
     assert entry.mean_radius == "0.2625"  # (0.1 + ... + 0.6) / 8
-    assert entry.median_time == "4.50 ms"
+    assert entry.median_time == "4.00 ms"  # the fourth of eight, by nearest rank
     assert [group.scale.text(step) for step in group.summary_steps] == ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
     curve = group.curve(entry)
     assert curve is not None
@@ -83,7 +84,7 @@ def test_what_is_not_proven_is_never_called_so(tmp_path: Path) -> None:
     for claim in ("ESTIMATE", "ATTACK", "PROBABLE"):
         made = report([("run", eight(tmp_path / claim, claim=claim))])
         assert "are proven" not in made.lead
-    text = report_html([("run", eight(tmp_path / "ESTIMATE", claim="ESTIMATE"))])
+    text = report_html([("run", read(tmp_path / "ESTIMATE"))])
     assert "estimated, not proven" in text
     assert ">radius</button>" not in text
 
@@ -225,7 +226,7 @@ def test_runs_without_rows_are_in_the_report_all_the_same(tmp_path: Path) -> Non
     alone = report([("empty", empty)])
     assert alone.lead == "None of these runs has rows yet."
     assert alone.details[0].shown is None
-    assert "no rows yet" in report_html([("empty", empty)])
+    assert "None of these runs has rows yet" in report_html([("empty", empty)])
     text = report_html([("full", eight(tmp_path / "full")), ("empty", empty)])
     assert text.count('class="curve proven k') == 2 + 1 + 1 + 2  # summary, chart, legend, and each run's own
 
@@ -233,7 +234,8 @@ def test_runs_without_rows_are_in_the_report_all_the_same(tmp_path: Path) -> Non
 def test_rows_that_are_all_wrong_or_endless_or_nothing_are_shown(tmp_path: Path) -> None:
     wrong = eight(tmp_path / "a", wrong=tuple(range(8)))
     endless = eight(tmp_path / "b", radii=[math.inf] * 8, statuses=("WHOLE_CUBE",))
-    nothing = eight(tmp_path / "c", radii=[math.nan] * 8, claim="ESTIMATE")
+    nothing = eight(tmp_path / "c", claim="ESTIMATE")
+    nothing = dataclasses.replace(nothing, rows={**nothing.rows, "radius": np.full(8, math.nan)})
     zero = eight(tmp_path / "d", radii=[0.0] * 8, statuses=("TIE",))
     for run in (wrong, endless, nothing, zero):
         assert "nan" not in re.sub(r"<style>.*?</style>|<script>.*?</script>", "", report_html([("run", run)]))
@@ -261,6 +263,16 @@ def test_a_lone_table_is_in_the_summary_and_the_curves_only(tmp_path: Path) -> N
     assert '<path class="curve probable' in text
 
 
+def test_the_page_says_what_its_times_and_quantiles_are(tmp_path: Path) -> None:
+    run = eight(tmp_path)
+    text = report_html([("run", run)])
+    assert text.count("the mean over the images that were worked on together") == 1 + 1 + 1 + 1  # and a tool tip
+    assert text.count("nearest rank") == 2
+    (detail,) = report([("run", run)]).details
+    assert detail.shown is not None
+    assert [time for _, _, time in detail.shown.quantiles] == ["1.00 ms", "1.00 ms", "4.00 ms", "8.00 ms", "8.00 ms"]
+
+
 @pytest.mark.parametrize("count", [0, 11])
 def test_too_many_runs_and_none_are_refused(tmp_path: Path, count: int) -> None:
     run = eight(tmp_path)
@@ -274,7 +286,7 @@ def test_a_run_of_ten_thousand_rows_stays_small(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = list(zip(images.labels[many].tolist(), rng.gamma(4.0, 0.25, 10_000).tolist(), strict=True))
     big = type(images)(
-        images.name, images.split, images.images[many], images.labels[many], many.cumsum(0), images.classes
+        images.name, images.split, images.images[many], images.labels[many], (many + 1).cumsum(0), images.classes
     )
     run = make_run(tmp_path, rows, images=big, data={"sha256": ""})
     assert len(report_html([("big", run)])) < 250_000

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berncert.certify import Status
 from berncert.study.runs import records
-from berncert.study.runs.records import FIRST, RUN, Claim, Run, open_table, read
+from berncert.study.runs.records import FIRST, RUN, STATUSES, Claim, Run, open_table, read
 
 INDICES = np.array([0, 20, 40, 60])
 COLUMNS = (*FIRST, "status", "upper", "witness")
@@ -54,10 +55,12 @@ def written(folder: Path, rows: list[Mapping[str, Any]], **changes: Any) -> Run:
 
 def test_rows_are_read_back_to_the_last_bit(tmp_path: Path) -> None:
     tiny = 5e-324
-    run = written(tmp_path, [row(0), row(20, radius=tiny, correct=False), row(40, radius=1 / 3, predict=-1)])
+    run = written(
+        tmp_path, [row(0), row(20, radius=tiny, predict=4, correct=False), row(40, radius=1 / 3, predict=-1, correct=0)]
+    )
     assert run.rows["idx"].tolist() == [0, 20, 40]
     assert run.radius.tolist() == [0.1 + 0.2, tiny, 1 / 3]
-    assert run.correct.tolist() == [True, False, True]
+    assert run.correct.tolist() == [True, False, False]
     assert run.abstained.tolist() == [False, False, True]
     assert run.rows["upper"].tolist() == [math.inf] * 3
     assert run.vectors("witness").tolist() == [[0.1, 1 / 3]] * 3
@@ -66,7 +69,7 @@ def test_rows_are_read_back_to_the_last_bit(tmp_path: Path) -> None:
 
 
 def test_the_first_columns_are_those_of_the_field_and_its_script_reads_them(tmp_path: Path) -> None:
-    written(tmp_path, [row(0), row(20, radius=0.5, correct=False)])
+    written(tmp_path, [row(0), row(20, radius=0.5, predict=1, correct=False)])
     with (tmp_path / "certificates.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [*rows[0]][:6] == ["idx", "label", "predict", "radius", "correct", "time"]
@@ -246,3 +249,55 @@ def test_a_run_without_rows_says_so(tmp_path: Path) -> None:
     for ask in (lambda: run.standing([0]), lambda: run.mean_radius):
         with pytest.raises(ValueError, match="which has none yet; run its command again"):
             ask()
+
+
+def test_the_statuses_of_a_proof_are_those_that_there_are() -> None:
+    assert STATUSES[Claim.PROVEN] == tuple(status.name for status in Status)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0.30000000000000004", "nan", "a radius that is no number, or below 0, in line 2"),
+        ("0.30000000000000004", "-1.0", "a radius that is no number, or below 0"),
+        ("\t3\t3\t", "\t3\t4\t", "another correct than predict and label say"),
+        ("\t1\t0:00", "\t7\t0:00", "another correct than predict and label say"),
+        ("PROVEN", "ESTIMATE", "a status that proven rows do not have"),
+        ("\n20\t", "\n0\t", "an idx that is not above the one before, in line 3"),
+        ("\n20\t", "\n99999999999999999999\t", "column idx has something else"),
+    ],
+)
+def test_rows_that_no_run_writes_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    written(tmp_path, [row(0), row(20)])
+    path = tmp_path / "certificates.tsv"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path)
+
+
+def test_more_rows_than_images_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, [row(0), row(20)])
+    (tmp_path / RUN).write_text(json.dumps(about(data={"images": 1})))
+    with pytest.raises(ValueError, match=r"expected at most 1 rows in .*, got 2"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"claim": "CERTAIN"}, {"claim": "ATTACK"}, {"claim": None}, {"kind": ["certify"]}, {"kind": "guess"},
+        {"settings": None}, {"settings": {}}, {"settings": {"norm": "abc"}}, {"settings": {"norm": 0.5}},
+        {"data": {}}, {"data": {"images": None}}, {"data": 3},
+    ],
+)  # fmt: skip
+def test_a_record_that_makes_no_sense_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    written(tmp_path, [row(0)])
+    (tmp_path / RUN).write_text(json.dumps(about(**changes)))
+    with pytest.raises(ValueError, match=r"expected kind, claim, settings\.norm and data\.images in"):
+        read(tmp_path)
+
+
+def test_a_record_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / RUN).write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="expected the record of a run"):
+        read(tmp_path)

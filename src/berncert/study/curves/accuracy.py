@@ -164,6 +164,12 @@ def radius_text(radius: float) -> str:
     return f"{radius:.6g}"
 
 
+def subject(curves: Sequence[Curve]) -> str:
+    """What the shares of these curves are: certified only if none of them is an estimate or an attack."""
+    certified = all(curve.claim in (Claim.PROVEN, Claim.PROBABLE) for curve in curves)
+    return "certified accuracy" if certified else "accuracy"
+
+
 def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
     """A row for each run: what it claims, how many images, the mean radius, and the share in percent at each radius.
 
@@ -183,11 +189,10 @@ def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
         told = "-" if mean is None or math.isnan(mean) else down(mean, 3)
         rows.append([curve.label, curve.claim.name.lower(), _images(curve), *abstained, told, *shares])
     first, *others = map(radius_text, radii)
-    subject = "Accuracy" if Claim.ESTIMATE in claims else "Certified accuracy"
     return Grid(
         ["run", "claim", "images", *["abstained"] * probable, "mean\nradius", f"r={first}", *others],
         rows,
-        title=f"{subject} in % at {norm_name(norm)} radius r, in pixel units",
+        title=f"{subject(curves).capitalize()} in % at {norm_name(norm)} radius r, in pixel units",
         note="\n".join(f"{claim.name.lower()}: {claim.value}" for claim in claims),
         left=2,
     )

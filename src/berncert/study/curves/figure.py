@@ -17,7 +17,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from berncert.study.curves.accuracy import Curve
+from berncert.study.curves.accuracy import Curve, subject
 from berncert.study.runs.records import Claim, Floats
 
 INK, GREY, PALE = "#1f2328", "#6e7781", "#e3e6ea"  # as in plots, which needs torch
@@ -110,7 +110,7 @@ def drawn(curves: Sequence[Curve], *, norm: float, title: str | None = None) -> 
     figure = Figure(figsize=(WIDTH + legend, height), facecolor="white")
     sides = np.array([left, bottom, frame.width, height - bottom - above])
     axes = figure.add_axes(tuple(sides / np.tile(figure.get_size_inches(), 2)))
-    _prepare(axes, frame, norm, any(curve.claim is Claim.ESTIMATE for curve in curves))
+    _prepare(axes, frame, norm, subject(curves))
     for k, curve in enumerate(curves):
         _draw(axes, frame, curve, COLOURS[k % len(COLOURS)])
         if places:
@@ -135,12 +135,11 @@ def _top(curves: Sequence[Curve]) -> float:
     return 1.02 * min(100.0, 10 * math.ceil(10 * most) if most else 100.0)  # lines have a width
 
 
-def _prepare(axes: Axes, frame: Frame, norm: float, estimates: bool) -> None:
+def _prepare(axes: Axes, frame: Frame, norm: float, shares: str) -> None:
     name = r"\infty" if np.isinf(norm) else f"{norm:g}"
-    subject = "right and holding" if estimates else "certified accuracy"
     axes.set(xlim=(0, frame.end), ylim=(0, frame.top))
     axes.set_xlabel(rf"radius in the $\ell_{{{name}}}$ norm, pixel units", fontsize=9.5, color=INK)
-    axes.set_ylabel(f"{subject} (% of the images)", fontsize=9.5, color=INK)
+    axes.set_ylabel(f"{shares} (% of the images)", fontsize=9.5, color=INK)
     axes.grid(axis="y", color=PALE, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)

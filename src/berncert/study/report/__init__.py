@@ -24,6 +24,8 @@ from berncert.study.runs.records import Run
 
 __all__ = ["report_html", "write_report"]
 
+ENDINGS = (".html", ".htm")
+
 
 def write_report(
     runs: Sequence[tuple[str, Run]],
@@ -37,6 +39,10 @@ def write_report(
     place = Path(path)
     if place.is_dir():
         raise ValueError(f"expected the path of an HTML file, got the folder {place}; name a file in it")
+    if place.suffix.lower() not in ENDINGS:
+        raise ValueError(
+            f"expected a file that ends in {' or '.join(ENDINGS)}, got {str(path)!r}; the report is a page"
+        )
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

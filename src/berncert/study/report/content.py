@@ -13,7 +13,7 @@ from berncert.numbers import lower, percent, percent_places
 from berncert.study import curves
 from berncert.study.report.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
 from berncert.study.report.detail import Shown, options, shown
-from berncert.study.report.numbers import count, duration, norm_name, places_for, with_signs
+from berncert.study.report.numbers import count, duration, nearest_rank, norm_name, places_for, with_signs
 from berncert.study.report.pictures import Finder
 from berncert.study.runs.records import Claim, Run
 
@@ -78,7 +78,7 @@ class Entry:
     @property
     def median_time(self) -> str:
         """Per image."""
-        return duration(float(np.median(self.run.rows["time"]))) if len(self.run) else ""
+        return duration(nearest_rank(self.run.rows["time"], 0.5)) if len(self.run) else ""
 
 
 @dataclass(frozen=True)

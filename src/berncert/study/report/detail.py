@@ -14,7 +14,7 @@ import numpy as np
 from berncert.numbers import lower, percent, percent_places, upper
 from berncert.study.report.chart import Histogram, histogram, own_scale
 from berncert.study.report.examples import STATUSES, Examples, Floats, examples_of, falls_of
-from berncert.study.report.numbers import count, duration, places_for, with_signs
+from berncert.study.report.numbers import count, duration, nearest_rank, places_for, with_signs
 from berncert.study.report.pictures import Finder
 from berncert.study.runs.records import Claim, Run
 
@@ -71,9 +71,8 @@ def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
     places = places_for(float(np.median(finite))) if len(finite) else 3
     rounded = upper if run.claim is Claim.ATTACK else lower
     for name, share in QUANTILES.items():
-        radius = float(np.quantile(right, share, method="inverted_cdf")) if len(right) else math.nan
-        time = float(np.quantile(run.rows["time"], share, method="inverted_cdf"))
-        yield name, with_signs(rounded(radius, places)), duration(time)
+        radius = nearest_rank(right, share) if len(right) else math.nan
+        yield name, with_signs(rounded(radius, places)), duration(nearest_rank(run.rows["time"], share))
 
 
 def _statuses(run: Run) -> list[tuple[str, str, str, str]]:

@@ -182,7 +182,7 @@ class _Table:
             *(_BOUNDS[name] for name in self.bounds),
             *([_BROKEN] if falls is not None else []),
             *([Column("status", numeric=False)] if "status" in run.rows else []),
-            Column(f"time, {self.unit}"),
+            Column(f"time, {self.unit}", "the mean over the images that were worked on together"),
         ]
 
     def _tells(self, name: str) -> bool:

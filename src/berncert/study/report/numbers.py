@@ -1,8 +1,11 @@
-"""What only the report writes so: signs, units of time, commas; how numbers are rounded is in `study.numbers`."""
+"""What only the report writes so: signs, units of time, commas; how numbers are rounded is in `berncert.numbers`."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
+import numpy.typing as npt
 
 from berncert.numbers import up, upper
 
@@ -42,6 +45,11 @@ def duration(seconds: float) -> str:
     unit = unit_for(seconds)
     value = seconds / UNITS[unit]
     return f"{value:.{max(0, 2 - math.floor(math.log10(value))) if value >= 1 else 2}f} {unit}"
+
+
+def nearest_rank(values: npt.NDArray[np.float64], share: float) -> float:
+    """The least of the values that at least this share of them do not exceed: one that is there."""
+    return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def count(number: int) -> str:

@@ -31,7 +31,7 @@ class RunSettings(Section):
     degree: int | None = setting(None, "smooth the model's base head anew, to this degree (as it was saved)", least=1)
     skip: int = setting(1, "every so many-th image", least=1)
     limit: int | None = setting(None, "only the first so many of those", least=1)
-    batch_size: int = setting(256, "images that are worked on, and written, together", least=1)
+    batch_size: int = setting(256, "images worked on, and written, together; estimate 16, randomized 1", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,7 @@ class AttackSettings(RunSettings):
     columns = ("status",)
     doing, has_bound = "attacking", False
 
+    norm: float = setting(2.0, "the p of the norm, 2 or inf", least=1, endless=True)
     radii: tuple[float, ...] = setting(
         (0.1, 0.25, 0.5, 1.0, 1.5, 2.0), "where to look, e.g. 0.1,0.5,36/255; in units of the pixels"
     )

@@ -91,8 +91,8 @@ def _in_vectors(settings: RunSettings, classifier: Classifier) -> int:
 
 def with_data(model: str | PathLike[str], settings: Settings) -> Settings:
     """The settings with a data set: by default what the model was trained on."""
-    name = settings.data or trained_on(model)
-    if name is None:
+    name = trained_on(model) if settings.data is None else settings.data
+    if not name:
         raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass --data")
     return replace(settings, data=name)
 

@@ -1,8 +1,8 @@
 """A run on disk: `run.json` with all that decides the result, and a table with one line for each image.
 
-The table is `certificates.tsv`, or `attacks.tsv` for an attack. It begins with the columns of the field's reference
-code, `idx label predict radius correct time`, so that scripts written for that code read it; numbers are in full
-precision.
+The table is `certificates.tsv`. It begins with the columns of the field's reference code, `idx label predict radius
+correct time`, so that scripts written for that code read it; numbers are in full precision. That of an attack is
+`attacks.tsv`, with `fallen_at` instead of `radius`, which it is none. `time` is the mean over the images of a batch.
 Lines are appended and flushed as they are found, so a run that was killed loses the batch that it was at, and goes on.
 """
 
@@ -55,6 +55,17 @@ class Claim(StrEnum):
     PROBABLE = "no image within the radius changes its class, with a stated probability, each row by itself"
     ESTIMATE = "the radius of the paper's root finder: nothing is proven"
     ATTACK = "an image at this distance that is given another class was found: no proof can go beyond"
+
+
+CLAIMS = {"certify": (Claim.PROVEN, Claim.PROBABLE, Claim.ESTIMATE), "attack": (Claim.ATTACK,)}
+"""Kind of run -> what it may claim."""
+STATUSES: dict[Claim, tuple[str, ...]] = {
+    Claim.PROVEN: ("PROVEN", "WHOLE_CUBE", "TIE", "BUDGET", "EXTRACTION", "LEAVES_CUBE", "ROUNDING"),
+    Claim.PROBABLE: ("PROBABLE", "ABSTAINED"),
+    Claim.ESTIMATE: ("ESTIMATE",),
+    Claim.ATTACK: ("WRONG", "BROKEN", "STANDS"),
+}
+"""Claim -> how its rows may end; those of a proof are `berncert.Status`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +148,12 @@ def read(path: str | PathLike[str]) -> Run:
     place = Path(path)
     if place.is_dir():
         about = _read_about(place)
-        return Run(place, about, _read_rows(place / TABLES[about["kind"]]))
+        table = place / TABLES[about["kind"]]
+        rows = _read_rows(table)
+        _check_rows(table, Claim[about["claim"]], rows)
+        if len(rows["idx"]) > about["data"]["images"]:
+            raise ValueError(f"expected at most {about['data']['images']} rows in {table}, got {len(rows['idx'])}")
+        return Run(place, about, rows)
     if place.is_file():
         if place.name in TABLES.values() and (place.parent / RUN).is_file():
             return read(place.parent)
@@ -146,6 +162,7 @@ def read(path: str | PathLike[str]) -> Run:
             raise ValueError(
                 f"expected the folder of a run, got {place} alone; what its rows claim, and in which norm, is in {RUN}"
             )
+        _check_rows(place, Claim.PROBABLE, rows)
         return Run(place, {}, rows)
     raise FileNotFoundError(
         f"expected the folder of a run, or a table of certificates, got {place}, which is not there"
@@ -270,12 +287,46 @@ def _read_about(folder: Path) -> dict[str, Any]:
         raise ValueError(
             f"expected the folder of a run, as certify and attack write it, got {folder}: {hint}"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"expected the record of a run in {path}, got something else: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("kind") not in TABLES:
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else about
         raise ValueError(f"expected the record of a run ({FORMAT}) in {path}, got {got!r}")
+    try:
+        whole = (
+            about["kind"] in TABLES
+            and Claim[about["claim"]] in CLAIMS[about["kind"]]
+            and float(about["settings"]["norm"]) >= 1
+            and int(about["data"]["images"]) >= 0
+        )
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"expected kind, claim, settings.norm and data.images in {path}, got a record in which one of them is "
+            "missing or makes no sense; it was changed since it was written"
+        )
     return about
+
+
+def _check_rows(path: Path, claim: Claim, rows: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Rows that no run writes were changed since, and tell nothing."""
+    radius = rows["fallen_at" if claim is Claim.ATTACK else "radius"]
+    right, told = rows["predict"] == rows["label"], rows["correct"]
+    wrong = {
+        "a radius that is no number, or below 0": ~(radius >= 0),
+        "another correct than predict and label say": told != right,
+        f"a status that {claim.name.lower()} rows do not have": ~np.isin(rows["status"], STATUSES[claim])
+        if "status" in rows and claim in STATUSES
+        else np.zeros(len(told), dtype=bool),
+        "an idx that is not above the one before": np.diff(rows["idx"], prepend=-1) <= 0,
+    }
+    for what, where in wrong.items():
+        if where.any():
+            raise ValueError(
+                f"expected rows as they were written in {path}, got {what}, in line {int(where.argmax()) + 2}; get the "
+                "file again, or delete the folder and run its command again"
+            )
 
 
 def _read_rows(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -301,7 +352,7 @@ def _read_rows(path: Path) -> dict[str, npt.NDArray[Any]]:
     values = zip(*cells, strict=True) if cells else ((),) * len(columns)
     try:
         return {name: _column(name, column) for name, column in zip(columns, values, strict=True)}
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"expected numbers in {path}: {error}") from error
 
 
@@ -310,7 +361,7 @@ def _column(name: str, texts: Sequence[str]) -> npt.NDArray[Any]:
     if name == "time":
         return np.array([_seconds(text) for text in texts], dtype=np.float64)
     for kind in KINDS.get(name, (np.int64, np.float64, np.str_)):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return np.array(texts, dtype=np.str_).astype(kind)
     raise ValueError(f"column {name} has something else")
 
