@@ -29,6 +29,7 @@ from berncert.study.checkpoint import read as read_checkpoint
 from berncert.study.checkpoint import write as write_checkpoint
 from berncert.study.folders import claimed
 from berncert.study.heads import build_head, smoothed
+from berncert.study.runs import performing
 from berncert.study.runs.methods import Estimated, Exact, Fgsm, Pgd, Randomized, RunSettings
 from berncert.study.runs.performing import default_folder, digest, loaded, perform, trained_on
 from berncert.study.runs.records import Run
@@ -209,6 +210,8 @@ def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
     assert len(told["model"]["sha256"]) == len(told["data"]["sha256"]) == 64
     assert told["data"]["classes"] == [str(k) for k in range(10)]
     assert told["origin"]["command"] == "berncert certify digits"
+    assert told["versions"].keys() == {"berncert", "code", "numba", "numpy", "scipy", "torch"}
+    assert len(told["versions"]["code"]) == 64
     assert run.about == told
 
 
@@ -337,3 +340,10 @@ def test_the_checksum_of_data_is_of_pixels_and_of_labels() -> None:
     test = data.load("digits", limit=3)
     others = [replace(test, labels=test.labels + 1), replace(test, images=test.images * 0.5)]
     assert len({digest(each) for each in (test, *others)}) == 3
+
+
+def test_a_run_is_not_gone_on_with_by_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform("digits", Exact(limit=2), tmp_path)
+    monkeypatch.setattr(performing, "_code", lambda: "changed since")
+    with pytest.raises(ValueError, match=r"differs in versions\.code"):
+        perform("digits", Exact(limit=2), tmp_path)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
-from importlib import metadata
+from importlib import metadata, resources
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,7 +64,7 @@ def perform(
             "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
             "model": _model_facts(model),
             "data": data_facts(images),
-            "versions": {name: metadata.version(name) for name in PACKAGES},
+            "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": _code()},
             "origin": _origin(model, command),
         }
 
@@ -218,6 +218,15 @@ def digest(images: Dataset) -> str:
 def _lipschitz(classifier: Classifier, shape: Sequence[int], norm: float) -> dict[str, Any]:
     table = classifier.lipschitz_table(shape, norm)
     return {"lipschitz": {"norm": norm, "bound": table.bound, "rows": [asdict(row) for row in table]}}
+
+
+def _code() -> str:
+    """A checksum of this package's own code, which may change in a checkout while its version does not."""
+    package = Path(str(resources.files("berncert")))
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _origin(model: str | PathLike[str], command: str) -> dict[str, Any]:
