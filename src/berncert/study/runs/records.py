@@ -30,8 +30,9 @@ FORMAT = "berncert run 1"
 RUN = "run.json"
 TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
 """Kind of run -> the file with its rows."""
-DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data", "versions")
-"""What a run must share with another to be the same; the rest of run.json tells where it comes from."""
+DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")
+"""What a run must share with another to be the same; to go on with it, `versions` too. The rest of run.json tells where
+it comes from."""
 FIRST = ("idx", "label", "predict", "radius", "correct", "time")
 """The columns of Cohen et al. (2019)."""
 KINDS: dict[str, tuple[type[np.generic], ...]] = {
@@ -212,8 +213,11 @@ def open_table(
     for name in (RUN, path.name):  # of a run that was killed while it wrote
         (folder / f".{name}.partial").unlink(missing_ok=True)
     if (folder / RUN).exists():
-        _same(folder, _read_about(folder), _as_read(about))
+        there, here = _read_about(folder), _as_read(about)
+        _check_same(folder, there, here, DECIDES)
         table.done = _mend(path, columns, indices) if path.exists() else 0
+        if table.done < len(indices):  # rows of other code would be mixed with those that are there
+            _check_same(folder, there, here, ("versions",))
     elif path.exists():
         raise ValueError(f"expected a new folder or one of the same run, got {folder}: it has {path.name} but no {RUN}")
     _try_room(path, (len(indices) - table.done) * (numbers_per_row or len(columns)) * ROOM_PER_NUMBER)
@@ -230,8 +234,8 @@ def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    old, new = ({key: its.get(key) for key in DECIDES} for its in (there, here))
+def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any], keys: Sequence[str]) -> None:
+    old, new = ({key: its.get(key) for key in keys} for its in (there, here))
     told = differences(old, new)
     if told:
         raise ValueError(
