@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.numbers import down, lower, norm_name, number, percent, up, upper
+from berncert.numbers import down, lower, norm_name, number, percent, trimmed, up, upper
 
 
 @given(value=st.floats(1e-300, 1e300), digits=st.integers(1, 15), sign=st.sampled_from([1, -1]))
@@ -53,3 +53,9 @@ def test_numbers_are_read_as_decimals_and_fractions() -> None:
 )
 def test_known_values(value: float, below: str, above: str) -> None:
     assert (down(value, 3), up(value, 3)) == (below, above)
+
+
+@given(value=st.floats(1e-300, 1e300))
+def test_trimming_leaves_twelve_digits(value: float) -> None:
+    assert abs(trimmed(value) - value) <= 1e-11 * value
+    assert trimmed(1.0000000000000002) == 1.0

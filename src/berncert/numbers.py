@@ -20,6 +20,11 @@ def up(value: SupportsFloat, digits: int) -> str:
     return _digits(value, digits, ROUND_CEILING)
 
 
+def trimmed(value: SupportsFloat) -> float:
+    """Without what is beyond twelve digits: a bound of 1.0000000000000002 is told as 1, not as 1.00001."""
+    return float(f"{float(value):.12g}")
+
+
 def lower(value: SupportsFloat, places: int) -> str:
     """What is proven, with so many decimals: no more than the value."""
     return _places(value, places, ROUND_FLOOR)

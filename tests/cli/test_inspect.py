@@ -62,7 +62,7 @@ def test_no_number_is_broken_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "40")
     assert main(["inspect", "digits"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["layers.8", "UnitCube", "10", "0.125001", "0.125"] in lines
+    assert ["layers.8", "UnitCube", "10", "0.125", "0.125"] in lines
 
 
 @pytest.mark.parametrize(

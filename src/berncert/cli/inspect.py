@@ -11,7 +11,7 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json
-from berncert.numbers import down, norm_name, up
+from berncert.numbers import down, norm_name, trimmed, up
 from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
@@ -144,12 +144,11 @@ def _base(seen: Inspection) -> str:
 
 
 def _steps(table: LipschitzTable) -> Grid:
-    rows = [
-        [row.name, row.layer, "x".join(map(str, row.shape)), "" if math.isnan(row.factor) else up(row.factor, 6),
-         up(row.running, 6)]
-        for row in table
-    ]  # fmt: skip
-    title = f"proven Lipschitz bound, norm {table.norm:g}: {up(table.bound, 6)}"
+    rows = []
+    for row in table:
+        factor = "" if math.isnan(row.factor) else up(trimmed(row.factor), 6)
+        rows.append([row.name, row.layer, "x".join(map(str, row.shape)), factor, up(trimmed(row.running), 6)])
+    title = f"proven Lipschitz bound, norm {table.norm:g}: {up(trimmed(table.bound), 6)}"
     return Grid(("step", "layer", "output", "factor", "running"), rows, title, left=2)
 
 
@@ -159,7 +158,7 @@ def _proven(seen: Inspection) -> dict[str, str]:
     if seen.table is None and not any(proof.fits for proof in seen.stored):
         how = "proven here, as the file has no proof of these weights"
     routes = "; ".join(
-        f"{norm_name(route.feature_norm)}: {up(route.bound, 6)}{' (used)' if route.used else ''}"
+        f"{norm_name(route.feature_norm)}: {up(trimmed(route.bound), 6)}{' (used)' if route.used else ''}"
         for route in seen.routes
     )
     cost = f": it costs a radius {up(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
@@ -194,7 +193,7 @@ def _stored(seen: Inspection) -> Grid:
 
 def _claimed(proof: StoredProof) -> str:
     bounds = zip(map(norm_name, proof.norms), proof.bounds, strict=True)
-    return "; ".join(f"{name} to {name}: {up(bound, 6)}" for name, bound in bounds)
+    return "; ".join(f"{name} to {name}: {up(trimmed(bound), 6)}" for name, bound in bounds)
 
 
 def _verdict(proof: StoredProof) -> str:

@@ -20,7 +20,7 @@ from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import norms_with
 from berncert.extractor.proofs.norms import UNIT
 from berncert.extractor.proofs.walk import walk
-from berncert.numbers import up
+from berncert.numbers import trimmed, up
 from berncert.progress import Bar
 
 
@@ -59,15 +59,18 @@ class LipschitzTable:
         return len(self.rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = Table(title=f"proven Lipschitz bound, norm {self.norm:g}: {up(self.bound, 6)}", title_justify="left")
+        table = Table(
+            title=f"proven Lipschitz bound, norm {self.norm:g}: {up(trimmed(self.bound), 6)}", title_justify="left"
+        )
         for column in ("step", "layer"):
             table.add_column(column, overflow="fold")
         for column in ("output", "factor", "running"):
             table.add_column(column, justify="right")
         for row in self.rows:
-            factor = "" if math.isnan(row.factor) else up(row.factor, 6)
+            factor = "" if math.isnan(row.factor) else up(trimmed(row.factor), 6)
+            running = up(trimmed(row.running), 6)
             # plain text: a module's name may look like markup
-            table.add_row(Text(row.name), Text(row.layer), "x".join(map(str, row.shape)), factor, up(row.running, 6))
+            table.add_row(Text(row.name), Text(row.layer), "x".join(map(str, row.shape)), factor, running)
         yield table
 
     def __str__(self) -> str:

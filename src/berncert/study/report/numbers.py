@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from berncert.numbers import up, upper
+from berncert.numbers import trimmed, up, upper
 
 SIGNS = {"inf": "∞", "nan": ""}
 INDICES = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -60,7 +60,7 @@ def count(number: int) -> str:
 def bound(value: float | str) -> str:
     """A Lipschitz bound, rounded up: seven decimals, or seven digits of a large one; records have infinity as text."""
     number = float(value)
-    return with_signs(upper(number, 7) if number < 1000 else up(number, 7))
+    return with_signs(upper(trimmed(number), 7) if number < 1000 else up(trimmed(number), 7))
 
 
 def norm_name(norm: float) -> str:
