@@ -86,9 +86,8 @@ def _show(explained: Explanation, picture: str | None) -> None:
     for line in (*_between(explained), f"{explained.status.name}: {explained.status}", "", *_derivation(explained), ""):
         console.print(line)
     console.print(_rivals(explained))
-    console.print(
-        f"{c.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {_degree(explained)}"
-    )
+    degree = output.degree_text(explained.head.degree)
+    console.print(f"{c.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {degree}")
     if picture is not None:
         console.print(f"the picture: {picture}")
 
@@ -160,8 +159,3 @@ def _overtakes(rival: Rival) -> str:
     if rival.feature_upper < math.inf:
         return up(rival.feature_upper, 5)
     return "never" if rival.feature_radius == math.inf else "unknown"
-
-
-def _degree(explained: Explanation) -> str:
-    degrees = explained.head.degree
-    return str(degrees[0]) if len(set(degrees)) == 1 else "x".join(map(str, degrees))

@@ -105,8 +105,7 @@ def _made_of(seen: Inspection) -> dict[str, str]:
     if head is None:
         kind = seen.description["head"].get("kind", "unknown")
         return rows | {"head": f"{kind}, not smoothed: nothing can be certified before it is (--degree of certify)"}
-    even = len(set(head.degree)) == 1
-    degrees = str(head.degree[0]) if even else "x".join(map(str, head.degree))
+    even, degrees = len(set(head.degree)) == 1, output.degree_text(head.degree)
     shape = f"{head.classes} x {head.degree[0] + 1}^{head.dim}" if even else "x".join(map(str, head.coefficients.shape))
     least, greatest = float(head.coefficients.min()), float(head.coefficients.max())
     return rows | {

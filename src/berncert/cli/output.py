@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +20,11 @@ class Screen(Console):
 def console(*, quiet: bool = False) -> Console:
     """For standard output. Names are printed as they are, whatever they look like; `quiet` prints nothing."""
     return Screen(markup=False, highlight=False, soft_wrap=True, quiet=quiet)
+
+
+def degree_text(degrees: Sequence[int]) -> str:
+    """Of a head: one number if all axes have it, else all of them."""
+    return str(degrees[0]) if len(set(degrees)) == 1 else "x".join(map(str, degrees))
 
 
 def print_json(value: Any) -> None:

@@ -200,7 +200,7 @@ def inspect(
     content = file.read_bytes()
     return Inspection(
         file, len(content), hashlib.sha256(content).hexdigest(), description, model, p, table, flow,
-        _routes(model, flow, p), stored, _base_gap(path, model), seconds,
+        _routes(model, flow, p), stored, _base_gap(path, description, model), seconds,
     )  # fmt: skip
 
 
@@ -270,9 +270,9 @@ def _routes(model: Classifier, flow: Flow, norm: float) -> tuple[Route, ...]:
     return tuple(Route(q, flow.gains.factor(norm, q), q in used) for q in flow.gains.norms)
 
 
-def _base_gap(path: str | PathLike[str], model: Classifier) -> float | None:
+def _base_gap(path: str | PathLike[str], description: Mapping[str, Any], model: Classifier) -> float | None:
     """How far the coefficients are from those of the base head, smoothed to the same degree."""
-    if not isinstance(model.head, SmoothedHead) or describe(path)["base"] is None:
+    if not isinstance(model.head, SmoothedHead) or description["base"] is None:
         return None
     base, head = load(path, base=True).head, model.head
     assert isinstance(base, Head)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, l
 
 import berncert
 from berncert.certify import Status
+from berncert.certify.images import ImageProver
 from berncert.study.checkpoint import save
 from berncert.study.explanation import Sample, explain, read_sample
 from berncert.study.explanation.explained import MOST_RIVALS, _check_witness, rivals_of
@@ -166,11 +166,13 @@ def test_no_rival_is_proven_to_stay_behind_beyond_the_wall_of_the_cube(norm: flo
 
 
 def test_explain_checks_the_witness_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    def moved(*inputs: Any, **options: Any) -> berncert.Certificates:
-        c = berncert.certify(*inputs, **options)
-        return dataclasses.replace(c, witness=(c.witness + c.features) / 2) if hasattr(c, "features") else c
+    honest = ImageProver.__call__
 
-    monkeypatch.setattr("berncert.study.explanation.explained.certify", moved)
+    def moved(prove: ImageProver, images: torch.Tensor) -> berncert.ImageCertificates:
+        c = honest(prove, images)
+        return dataclasses.replace(c, witness=(c.witness + c.features) / 2)
+
+    monkeypatch.setattr(ImageProver, "__call__", moved)
     with pytest.raises(RuntimeError, match="expected a witness of another class"):
         explained(JAGGED, PLACE, attack=False)
 

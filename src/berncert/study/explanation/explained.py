@@ -15,13 +15,14 @@ from torch import Tensor
 
 from berncert.arguments import checked_index
 from berncert.certify import Certificates, Classifier, ImageCertificates, Status, certify
-from berncert.certify.images import proven_flow
+from berncert.certify.images import ImageProver
+from berncert.certify.inputs import checked_images
 from berncert.extractor.proofs.flow import Flow
-from berncert.extractor.remembered import plain_copy
 from berncert.polynomial import SmoothedHead
 from berncert.study import data
 from berncert.study.explanation.counterexample import Counterexample, nearest_counterexample
 from berncert.study.runs.methods import Exact
+from berncert.study.runs.performing import check_fits
 
 Floats = npt.NDArray[np.float64]
 
@@ -159,16 +160,16 @@ def explain(
     What the certificate says is checked on the way: the witness gets another class and is where it is said to be, and
     no attack comes closer than the radius. A failure of that is an error of this package, not of the user.
     """
-    _check_fits(model, sample)
+    check_fits(model, sample.name, sample.image.shape, sample.classes)
     began = time.perf_counter()
-    (c,) = certify(
-        model, sample.image[None], norm=settings.norm, tolerance=settings.tolerance, max_boxes=settings.max_boxes,
+    prove = ImageProver(
+        model, sample.image.shape, norm=settings.norm, tolerance=settings.tolerance, max_boxes=settings.max_boxes,
         progress=progress,
     )  # fmt: skip
+    (c,) = prove(checked_images(sample.image[None]))
     seconds = time.perf_counter() - began
-    assert isinstance(model.head, SmoothedHead)
-    head = SmoothedHead(model.head.coefficients.detach().cpu().double())
-    plain = Classifier(plain_copy(model.extractor, torch.float64).cpu(), head).eval()
+    head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
+    plain = Classifier(prove.extractor.cpu(), head).eval()
     _check_witness(head, c)
     with torch.no_grad():
         logits = head(torch.from_numpy(c.features)[None])[0].numpy()
@@ -182,22 +183,8 @@ def explain(
                 f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
                 "this must not happen; please report it"
             )
-    flow = proven_flow(model.extractor, sample.image.shape, settings.norm, progress=progress)
-    rivals = rivals_of(head, c, settings, room=room_in_cube(flow, c), progress=progress)
+    rivals = rivals_of(head, c, settings, room=room_in_cube(prove.flow, c), progress=progress)
     return Explanation(sample, settings, plain, c, logits, rivals, found, seconds)
-
-
-def _check_fits(model: Classifier, sample: Sample) -> None:
-    """An image of the shape that the network takes, and no more classes than it tells apart."""
-    shape = tuple(sample.image.shape)
-    wanted = tuple(getattr(model.extractor, "input_shape", shape))
-    if wanted != shape:
-        raise ValueError(f"expected data of shape {wanted}, got {sample.name} of shape {shape}; choose other --data")
-    if isinstance(model.head, SmoothedHead) and model.head.classes < len(sample.classes):
-        raise ValueError(
-            f"expected data with at most the {model.head.classes} classes of the model, got {sample.name} with "
-            f"{len(sample.classes)}; choose other --data"
-        )
 
 
 def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:

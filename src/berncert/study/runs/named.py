@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain, count
 from os import PathLike
 from pathlib import Path
@@ -112,7 +111,7 @@ def _printable(text: str) -> str:
 def _labels(found: Sequence[Named]) -> list[str]:
     """Equal names of different places get as much of their paths as it takes; what is equal still is numbered."""
     paths = [each.run.path.resolve() for each in found]
-    names = [_name(replace(each.run, path=path)) for each, path in zip(found, paths, strict=True)]
+    names = [_name(each.run) for each in found]
     labels = [each.given or name for each, name in zip(found, names, strict=True)]
     for double in [label for label, times in Counter(labels).items() if times > 1]:
         mine = [k for k, each in enumerate(found) if not each.given and labels[k] == double]

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from berncert.certify import Classifier
+from berncert.numbers import norm_name
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study import data
@@ -55,7 +56,7 @@ def perform(
     with claimed(place, "run"):
         classifier = loaded(model, settings.degree).to(chosen_device(device))
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
-        check_fits(classifier, images)
+        check_fits(classifier, images.name, images.images.shape[1:], images.classes)
         about = {
             "format": FORMAT,
             "kind": settings.kind,
@@ -134,7 +135,7 @@ def default_folder(model: str | PathLike[str], settings: RunSettings) -> Path:
     """runs/, and in it a name that tells what differs from the defaults."""
     path = Path(model)
     name = path.resolve().parent.name if path.name == FILE else path.resolve().name.removesuffix(".safetensors")
-    told = [name, "attack" if settings.kind == "attack" else settings.method, f"l{settings.norm:g}"]
+    told = [name, "attack" if settings.kind == "attack" else settings.method, norm_name(settings.norm)]
     if settings.data is not None and settings.data != trained_on(model):
         told.insert(1, Path(settings.data).stem)
     if settings.kind == "attack" and settings.method != "pgd":
@@ -178,16 +179,16 @@ def _finish(
             bar.update(table.done)
 
 
-def check_fits(classifier: Classifier, images: Dataset) -> None:
-    """Images of the shape that the network takes, and no more classes than it has."""
-    head, shape = classifier.head, tuple(images.images.shape[1:])
-    wanted = tuple(getattr(classifier.extractor, "description", {}).get("input_shape", shape))
-    if wanted != shape:
-        raise ValueError(f"expected data of shape {wanted}, got {images.name} of shape {shape}; choose other --data")
-    if isinstance(head, SmoothedHead) and len(head.coefficients) < len(images.classes):
+def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes: Sequence[str]) -> None:
+    """Data of the shape that the network takes, and with no more classes than it has."""
+    head, wanted = classifier.head, getattr(classifier.extractor, "input_shape", shape)
+    if tuple(wanted) != tuple(shape):
+        told = f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}"
+        raise ValueError(f"{told}; choose other --data")
+    if isinstance(head, SmoothedHead) and head.classes < len(classes):
         raise ValueError(
-            f"expected data with at most the {len(head.coefficients)} classes of the model, got {images.name} with "
-            f"{len(images.classes)}; choose other --data"
+            f"expected data with at most the {head.classes} classes of the model, got {name} with {len(classes)}; "
+            "choose other --data"
         )
 
 

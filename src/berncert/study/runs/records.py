@@ -125,8 +125,7 @@ class Run:
         Of an attack that tried some radii this is the least tried limit that holds at each: certified accuracy at any
         radius is below it.
         """
-        if not len(self):
-            raise ValueError(f"expected a run with rows, got {self.path}, which has none yet; run its command again")
+        self._require_rows()
         radii = np.atleast_1d(np.asarray(at, dtype=np.float64))[:, None]
         holds = self.radius > radii if self.claim is Claim.ATTACK else self.radius >= radii
         shares: Floats = (self.correct & holds).mean(axis=1)
@@ -135,9 +134,12 @@ class Run:
     @property
     def mean_radius(self) -> float:
         """The average certified radius: images that are wrong count 0."""
+        self._require_rows()
+        return float(np.where(self.correct, self.radius, 0.0).mean())
+
+    def _require_rows(self) -> None:
         if not len(self):
             raise ValueError(f"expected a run with rows, got {self.path}, which has none yet; run its command again")
-        return float(np.where(self.correct, self.radius, 0.0).mean())
 
     def vectors(self, name: str) -> Floats:
         """A column that has a vector in each row, e.g. `features` or `witness`: (N, d)."""
@@ -171,10 +173,10 @@ def read(path: str | PathLike[str]) -> Run:
 
 
 class Table:
-    """The open table of a run: rows are appended in the order of `indices`, and stay."""
+    """The open table of a run: rows are appended, and stay."""
 
-    def __init__(self, path: Path, columns: Sequence[str], indices: Ints) -> None:
-        self.path, self.columns, self.indices = path, tuple(columns), indices
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
         self.done = 0
         """How many images have their row."""
 
@@ -209,7 +211,7 @@ def open_table(
     tried before any work; `more`, which a new run adds to what is told of it, may be some.
     """
     path = folder / TABLES[about["kind"]]
-    table = Table(path, columns, indices)
+    table = Table(path, columns)
     for name in (RUN, path.name):  # of a run that was killed while it wrote
         (folder / f".{name}.partial").unlink(missing_ok=True)
     if (folder / RUN).exists():
@@ -320,11 +322,10 @@ def _check_rows(path: Path, claim: Claim, rows: Mapping[str, npt.NDArray[Any]]) 
     wrong = {
         "a radius that is no number, or below 0": ~(radius >= 0),
         "another correct than predict and label say": told != right,
-        f"a status that {claim.name.lower()} rows do not have": ~np.isin(rows["status"], STATUSES[claim])
-        if "status" in rows and claim in STATUSES
-        else np.zeros(len(told), dtype=bool),
         "an idx that is not above the one before": np.diff(rows["idx"], prepend=-1) <= 0,
     }
+    if "status" in rows:
+        wrong[f"a status that {claim.name.lower()} rows do not have"] = ~np.isin(rows["status"], STATUSES[claim])
     for what, where in wrong.items():
         if where.any():
             raise ValueError(
