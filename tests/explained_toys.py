@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import berncert
-from berncert.certify import Classifier
-from berncert.certify.images import proven_flow
+from berncert.certification import Classifier
+from berncert.certification.images import proven_flow
 from berncert.extractor import UnitCube, build
 from berncert.study.checkpoint import save
 from berncert.study.explanation import Explanation, Sample, explain

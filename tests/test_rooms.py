@@ -16,7 +16,7 @@ ROOMS = [
     "progress",
     "polynomial",
     "extractor",
-    "certify",
+    "certification",
     "study",
     "estimators",
     "cli",

@@ -1,12 +1,10 @@
 """Smooth a classifier with Bernstein polynomials and prove, input by input, how far its prediction holds."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from berncert.certify import (
+    from berncert.certification import (
         Certificates,
         Classifier,
         Estimate,
@@ -36,27 +34,19 @@ __all__ = [
     "load",
     "smooth",
 ]
-ROOMS = ("polynomial", "extractor", "certify", "study.checkpoint")
+ROOMS = ("polynomial", "extractor", "certification", "study.checkpoint")
 
 
-class _Package(ModuleType):
-    """Imports torch and the rest only when one of its names is asked for: `berncert --help` needs none of it."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name in __all__:
-            for room in ROOMS:
-                found = getattr(import_module(f"berncert.{room}"), name, None)
-                if found is not None:
-                    setattr(self, name, found)
-                    return found
-        raise AttributeError(f"module 'berncert' has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "certify" and isinstance(value, ModuleType)):  # the function, not the room of the same name
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+def __getattr__(name: str) -> Any:
+    """Import torch and the rest only when one of the names is used: `berncert --help` needs none of it."""
+    if name in __all__:
+        for room in ROOMS:
+            found = getattr(import_module(f"berncert.{room}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module 'berncert' has no attribute {name!r}")
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

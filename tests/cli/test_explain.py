@@ -13,7 +13,7 @@ import torch
 from explained_toys import open_classifier, saved
 
 import berncert
-from berncert.certify import Status
+from berncert.certification import Status
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
 from berncert.study import data

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import berncert
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.extractor import Extractor, MaxMin, build, export, lipschitz_bound, lipschitz_table, remembered
 from berncert.extractor.proofs.facts import RULES
 from berncert.extractor.remembered import fingerprint, remember

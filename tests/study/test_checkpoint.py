@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import berncert
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.extractor import build
 from berncert.study import checkpoint
 from berncert.study.checkpoint import FORMAT, describe, load, save, shipped, write

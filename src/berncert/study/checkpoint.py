@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.extractor import Extractor, build
 from berncert.extractor.remembered import fingerprint, remember
 from berncert.polynomial import SmoothedHead

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import torch
 
 from berncert.arguments import checked_norm
-from berncert.certify import Classifier
-from berncert.certify.images import UNITS, proven_flow, routes
+from berncert.certification import Classifier
+from berncert.certification.images import UNITS, proven_flow, routes
 from berncert.extractor import Extractor, LipschitzTable, lipschitz_table
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion

@@ -21,7 +21,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
-from berncert.certify import Certificates
+from berncert.certification import Certificates
 
 Floats = npt.NDArray[np.float64]
 Head = Callable[[Tensor], Tensor]

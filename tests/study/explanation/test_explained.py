@@ -13,8 +13,8 @@ import torch
 from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, lengths, open_classifier, saved, towards
 
 import berncert
-from berncert.certify import Status
-from berncert.certify.images import ImageProver
+from berncert.certification import Status
+from berncert.certification.images import ImageProver
 from berncert.study.checkpoint import save
 from berncert.study.explanation import Sample, explain, read_sample
 from berncert.study.explanation.explained import MOST_RIVALS, _check_witness, rivals_of

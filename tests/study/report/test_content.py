@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sample_runs import NASTY, digits, make_run, random_rows
 
-from berncert.certify import Status
+from berncert.certification import Status
 from berncert.study.curves import Curve, accuracy_table
 from berncert.study.data import load
 from berncert.study.report import report_html, write_report

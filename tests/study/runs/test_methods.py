@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from berncert.certify.images import UNITS
-from berncert.certify.rootfinding import JACOBIANS, SOLVERS
+from berncert.certification.images import UNITS
+from berncert.certification.rootfinding import JACOBIANS, SOLVERS
 from berncert.study.attacks import LOSSES
 from berncert.study.data import SPLITS
 from berncert.study.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings

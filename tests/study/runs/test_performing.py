@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import berncert
-from berncert.certify import certify_randomized
+from berncert.certification import certify_randomized
 from berncert.extractor import build
 from berncert.extractor.remembered import plain_copy
 from berncert.study import data

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.certify import Status
+from berncert.certification import Status
 from berncert.study.runs import records
 from berncert.study.runs.records import FIRST, RUN, STATUSES, Claim, Run, open_table, read
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import berncert
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.study import data
 from berncert.study.checkpoint import describe, load, read
 from berncert.study.recipes import Recipe, load_recipe

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 import berncert
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.extractor import build
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.study.heads import build_head

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.polynomial import SmoothedHead
 from berncert.study.attacks import Attack
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from berncert.arguments import checked_index
-from berncert.certify import Certificates, Classifier, ImageCertificates, Status, certify
-from berncert.certify.images import ImageProver
-from berncert.certify.inputs import checked_images
+from berncert.certification import Certificates, Classifier, ImageCertificates, Status, certify
+from berncert.certification.images import ImageProver
+from berncert.certification.inputs import checked_images
 from berncert.extractor.proofs.flow import Flow
 from berncert.polynomial import SmoothedHead
 from berncert.study import data

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from berncert.certify import Status
+from berncert.certification import Status
 from berncert.numbers import down, up
 from berncert.study.explanation.explained import Explanation
 from berncert.study.explanation.surface import HALO, draw_line, draw_slice, slice_of, styles_of

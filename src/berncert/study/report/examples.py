@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certify import Status
+from berncert.certification import Status
 from berncert.numbers import lower, up, upper
 from berncert.study.report.numbers import UNITS, places_for, sortable, unit_for, with_signs
 from berncert.study.report.pictures import Gallery

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.numbers import norm_name
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from berncert.certify import Classifier, Status, certify_randomized
-from berncert.certify.images import ImageProver
-from berncert.certify.rootfinding import ImageEstimator
+from berncert.certification import Classifier, Status, certify_randomized
+from berncert.certification.images import ImageProver
+from berncert.certification.rootfinding import ImageEstimator
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.remembered import plain_copy
 from berncert.study.attacks import Attack, fallen_at, fgsm

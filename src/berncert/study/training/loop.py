@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from berncert.certify import Classifier
-from berncert.certify.images import proven_flow
+from berncert.certification import Classifier
+from berncert.certification.images import proven_flow
 from berncert.extractor import export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar

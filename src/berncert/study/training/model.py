@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.extractor import build
 from berncert.polynomial import smooth
 from berncert.study.checkpoint import load

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.polynomial import SmoothedHead
 from berncert.polynomial.head import evaluating
 from berncert.study.attacks import Attack

@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from berncert.certify import Classifier
+from berncert.certification import Classifier
 from berncert.study.checkpoint import FILE, read, under, write
 from berncert.study.folders import claimed, differences, write_whole
 from berncert.study.recipes import Recipe

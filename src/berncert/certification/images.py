@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from berncert.arguments import checked_count, checked_norm
-from berncert.certify.certificate import Certificates, Floats, ImageCertificates, Status
-from berncert.certify.classifier import Classifier
-from berncert.certify.exact import certify_features
-from berncert.certify.inputs import ONE_EACH, checked_images, tried_on
+from berncert.certification.certificate import Certificates, Floats, ImageCertificates, Status
+from berncert.certification.classifier import Classifier
+from berncert.certification.exact import certify_features
+from berncert.certification.inputs import ONE_EACH, checked_images, tried_on
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.proofs.flow import Flow
 from berncert.extractor.proofs.gains import conversion

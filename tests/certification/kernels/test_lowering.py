@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import comb
 
-from berncert.certify.kernels.lowering import LOWERED_DEGREE, lowering_tables, narrow_first
-from berncert.certify.kernels.tensor import LARGEST
+from berncert.certification.kernels.lowering import LOWERED_DEGREE, lowering_tables, narrow_first
+from berncert.certification.kernels.tensor import LARGEST
 from berncert.polynomial import bernstein
 
 

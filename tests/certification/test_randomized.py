@@ -15,7 +15,7 @@ from scipy.stats import binom, binomtest, kstest, norm
 from torch import Tensor, nn
 
 import berncert
-from berncert.certify.randomized import (
+from berncert.certification.randomized import (
     RandomizedCertificates,
     certify_randomized,
     lower_confidence_bound,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berncert.certify.kernels.minorant import fit, gaps
-from berncert.certify.kernels.tensor import value_at
+from berncert.certification.kernels.minorant import fit, gaps
+from berncert.certification.kernels.tensor import value_at
 
 
 def minorants(b: np.ndarray, sizes: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, float, float]:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import berncert
-from berncert.certify.images import proven_flow
-from berncert.certify.rootfinding import (
+from berncert.certification.images import proven_flow
+from berncert.certification.rootfinding import (
     SOLVERS,
     BoundarySystem,
     RegularisedSystem,

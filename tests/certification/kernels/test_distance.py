@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from berncert.certify.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
+from berncert.certification.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
 
 NORMS = st.sampled_from([1.0, 1.003, 1.2, 1.5, 2.0, 3.0, 10.0, 200.0, math.inf])
 

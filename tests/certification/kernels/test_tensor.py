@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berncert.certify.kernels.tensor import (
+from berncert.certification.kernels.tensor import (
     ROUNDOFF,
     contract,
     greatest,

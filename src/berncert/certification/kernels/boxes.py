@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certify.certificate import Floats, Ints
-from berncert.certify.kernels.compiled import kernel
-from berncert.certify.kernels.descent import subtract
-from berncert.certify.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
-from berncert.certify.kernels.lowering import narrow_first
-from berncert.certify.kernels.minorant import fit, gaps
-from berncert.certify.kernels.problem import Memory, Problem
-from berncert.certify.kernels.tensor import ROUNDOFF, copy, least, rotate, split
+from berncert.certification.certificate import Floats, Ints
+from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.descent import subtract
+from berncert.certification.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
+from berncert.certification.kernels.lowering import narrow_first
+from berncert.certification.kernels.minorant import fit, gaps
+from berncert.certification.kernels.problem import Memory, Problem
+from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, rotate, split
 
 
 @kernel

@@ -16,10 +16,10 @@ from scipy.special import expit, softmax
 from torch import Tensor
 
 from berncert.arguments import checked_norm
-from berncert.certify.certificate import Estimate, Floats, ImageEstimate, Ints
-from berncert.certify.classifier import Classifier
-from berncert.certify.images import Prepared
-from berncert.certify.inputs import checked_features, checked_images
+from berncert.certification.certificate import Estimate, Floats, ImageEstimate, Ints
+from berncert.certification.classifier import Classifier
+from berncert.certification.images import Prepared
+from berncert.certification.inputs import checked_features, checked_images
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from berncert.arguments import checked_count, checked_norm, checked_tolerance
-from berncert.certify.certificate import Certificates, Floats, Status
-from berncert.certify.inputs import checked_features
-from berncert.certify.kernels import search
-from berncert.certify.kernels.problem import Problem, allocate, pose
+from berncert.certification.certificate import Certificates, Floats, Status
+from berncert.certification.inputs import checked_features
+from berncert.certification.kernels import search
+from berncert.certification.kernels.problem import Problem, allocate, pose
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 

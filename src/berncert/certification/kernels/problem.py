@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from berncert.certify.certificate import Floats, Ints
-from berncert.certify.kernels.lowering import LOWERED_DEGREE, Tables, lowering_tables
-from berncert.certify.kernels.tensor import ROUNDOFF
+from berncert.certification.certificate import Floats, Ints
+from berncert.certification.kernels.lowering import LOWERED_DEGREE, Tables, lowering_tables
+from berncert.certification.kernels.tensor import ROUNDOFF
 
 LARGEST_COEFFICIENT = 2.0**1000
 

@@ -21,8 +21,8 @@ from scipy.stats import beta, binomtest
 from torch import Tensor, nn
 
 from berncert.arguments import checked_count, checked_index, is_real
-from berncert.certify.certificate import Flags, Floats, Ints, Rows
-from berncert.certify.inputs import ONE_EACH, checked_images, tried_on
+from berncert.certification.certificate import Flags, Floats, Ints, Rows
+from berncert.certification.inputs import ONE_EACH, checked_images, tried_on
 from berncert.extractor.proofs.facts import placement
 from berncert.extractor.proofs.steps import require_evaluation
 from berncert.progress import Bar

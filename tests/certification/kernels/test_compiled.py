@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import berncert
-from berncert.certify.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import kernel
 
 PROGRAM = """
 import numpy
-from berncert.certify.kernels import compiled, minorant
+from berncert.certification.kernels import compiled, minorant
 linear, square = numpy.empty(3), numpy.empty(3)
 slope, mean = numpy.empty(3), numpy.empty(3)
 minorant.moment_weights(3, mean, linear, square)  # calls nodes, of the same file; both are kept

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import berncert
-from berncert.certify.images import proven_flow
+from berncert.certification.images import proven_flow
 from berncert.extractor import (
     Householder,
     MaxMin,
