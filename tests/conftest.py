@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import pytest
 import torch
 from hypothesis import settings
@@ -14,6 +17,7 @@ settings.load_profile("no times")
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     torch.set_num_threads(1)
+    os.environ["BERNCERT_CACHE"] = tempfile.mkdtemp(prefix="berncert-tests-")  # no proof of an earlier run
     if not hasattr(session.config, "workerinput"):  # before workers start, so that they find the compiled search
         berncert.certify(berncert.SmoothedHead(torch.eye(2, dtype=torch.float64)), [[0.2]])
 

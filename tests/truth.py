@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor import lipschitz_table
-from berncert.extractor.proofs.facts import Layer, apply_rule, find_rule
+from berncert.extractor.bounds.layer import LayerBound, apply_rule, find_rule
 
 INF = math.inf
 PLAIN = (1.0, 2.0, INF)
@@ -110,7 +110,7 @@ def odd_norm(rng: np.random.Generator) -> float:
     return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
 
 
-def facts(module: nn.Module, shape: tuple[int, ...]) -> Layer:
+def facts(module: nn.Module, shape: tuple[int, ...]) -> LayerBound:
     """What the module's rule says of it."""
     rule = find_rule(module)
     assert rule is not None

@@ -14,24 +14,27 @@ if TYPE_CHECKING:
         certify,
         estimate,
     )  # fmt: skip
-    from berncert.extractor import lipschitz_bound, lipschitz_table
+    from berncert.extractor import FrozenNetwork, freeze, lipschitz_bound, lipschitz_table
     from berncert.polynomial import SmoothedHead, smooth
-    from berncert.study.checkpoint import load
+    from berncert.study.checkpoint import load, save
 
 __version__ = "0.1.0"
 __all__ = [
     "Certificates",
     "Classifier",
     "Estimate",
+    "FrozenNetwork",
     "ImageCertificates",
     "ImageEstimate",
     "SmoothedHead",
     "Status",
     "certify",
     "estimate",
+    "freeze",
     "lipschitz_bound",
     "lipschitz_table",
     "load",
+    "save",
     "smooth",
 ]
 ROOMS = ("polynomial", "extractor", "certification", "study.checkpoint")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor.architectures import ARCHITECTURES, CONSTRUCTIONS, Extractor, build, default_options
-from berncert.extractor.bounds import lipschitz_bound
+from berncert.extractor.lipschitz import lipschitz_bound
 from berncert.extractor.layers import PotentialStep
 
 SHAPES = [(1, 28, 28), (3, 32, 32)]

@@ -14,7 +14,7 @@ import torch
 from explained_toys import saved
 
 import berncert
-from berncert.extractor.proofs.gains import conversion
+from berncert.extractor.bounds.gains import conversion
 from berncert.extractor.proofs.walk import walk
 from berncert.study.checkpoint import FORMAT, describe, read, save, write
 from berncert.study.inspection import inspect

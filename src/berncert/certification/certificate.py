@@ -27,6 +27,7 @@ class Status(StrEnum):
     LEAVES_CUBE = (
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )
+    OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
     ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
 
 

@@ -6,11 +6,9 @@ import copy
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
-from berncert.extractor import LipschitzTable, lipschitz_table
-from berncert.extractor.remembered import plain_copy
+from berncert.extractor import LipschitzTable, freeze, lipschitz_table
 from berncert.polynomial import SmoothedHead, smooth
 
 
@@ -40,14 +38,27 @@ class Classifier(nn.Module):
         self, input_shape: Sequence[int], norm: float = 2, *, progress: bool | None = None
     ) -> LipschitzTable:
         """Where the bound of the extractor comes from, for images of this shape."""
-        return lipschitz_table(plain_copy(self.extractor, torch.float64), input_shape, norm, progress=progress)
+        return lipschitz_table(self.extractor, input_shape, norm, progress=progress)
+
+    def freeze(self, input_shape: Sequence[int] | None = None) -> Classifier:
+        """The same head on the frozen extractor, for images of this shape: what `certify` certifies, and `save` saves.
+
+        An extractor from `build`, and one that is frozen already, know their shape.
+        """
+        shape = getattr(self.extractor, "input_shape", None) if input_shape is None else input_shape
+        if shape is None:
+            raise ValueError("expected input_shape, e.g. (3, 32, 32), as the extractor does not say what it takes")
+        frozen = freeze(self.extractor, shape)
+        if len(frozen.output_shape) != 1:
+            raise ValueError(f"expected an extractor that gives (N, d) features, got shape (N, *{frozen.output_shape})")
+        return self if frozen is self.extractor else Classifier(frozen, self.head)
 
 
 def _features_of(model: Classifier) -> int:
     """The number of features, from the extractor's own word or the width of the head's first layer."""
-    told = getattr(model.extractor, "dim", None)
-    if isinstance(told, int):
-        return told
+    known = getattr(model.extractor, "dim", None)
+    if isinstance(known, int):
+        return known
     first = next((m.in_features for m in model.head.modules() if isinstance(m, nn.Linear)), None)
     if first is None:
         raise ValueError("expected dim, as the head does not tell the number of features; pass smooth(degree, dim=...)")

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from berncert.arguments import checked_count, checked_norm
 from berncert.certification.certificate import Certificates, Floats, ImageCertificates, Status
 from berncert.certification.classifier import Classifier
 from berncert.certification.exact import certify_features
-from berncert.certification.inputs import ONE_EACH, checked_images, tried_on
-from berncert.extractor.proofs.facts import placement
-from berncert.extractor.proofs.flow import Flow
-from berncert.extractor.proofs.gains import conversion
-from berncert.extractor.proofs.steps import require_evaluation
-from berncert.extractor.remembered import flow_of, plain_copy
+from berncert.certification.inputs import ONE_EACH, checked_images, placement
+from berncert.extractor import FrozenNetwork
+from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.proof_cache import proven
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
+LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in UNITS}  # some functions compute several times x on the way
 DOWN = 1 - 2.0**-50  # more than the rounding of a subtraction and a division
 
 
@@ -59,9 +58,9 @@ def certify(
     points outside the cube.
 
     Of a `Classifier` with a smoothed head and images: `radius` is in the units of the pixels. No image closer than it
-    changes the class: of the network in real arithmetic, and of the network as computed in `dtype` (convolutions as
-    sums of products, in any order). Of the proven routes from the norm of the pixels to norms of the features, each row
-    takes the one that gives it most. See `ImageCertificates`.
+    changes the class: of the frozen network (`freeze`) in real arithmetic, and as computed in `dtype`. Of the proven
+    routes from the norm of the pixels to norms of the features, each row takes the one that gives it most. See
+    `ImageCertificates`.
 
     inputs: (N, d) features in [0, 1], or (N, ...) images in the units that the extractor was made for (whole numbers
         are taken as they are, 0 to 255, not scaled): a tensor on any device, an array or nested lists.
@@ -91,7 +90,7 @@ def certify(
 
 
 class Prepared:
-    """A smoothed classifier made ready for images of one shape: its extractor as it is run, and what is proven of it.
+    """A smoothed classifier made ready for images of one shape: frozen, and what is proven of its extractor.
 
     The bound is proven once; batches of images then cost only themselves.
     """
@@ -114,22 +113,18 @@ class Prepared:
             )
         if dtype not in UNITS:
             raise ValueError(f"expected dtype torch.float64 or torch.float32, got {dtype}")
-        require_evaluation(model.extractor)
         self.head, self.norm, self.dtype = model.head, checked_norm(norm), dtype
         self.shape, self.progress = tuple(input_shape), progress
         self.batch_size = checked_count("batch_size", batch_size)
-        self.extractor = plain_copy(model.extractor, dtype)
-        self.device = placement(self.extractor).device
-        self._try_shape()
-        self.flow = proven_flow(
-            model.extractor, self.shape, self.norm, dtype=dtype, plain=self.extractor, progress=progress
-        )
+        self.device = placement(model).device
+        self.extractor = frozen_for(model, self.shape)
+        self.value = proven(self.extractor, self.norm, UNITS[dtype], progress)
 
     def features(self, images: Tensor) -> Floats:
         """Where the extractor puts the images, in float64."""
         parts: list[Tensor] = []
         bar = Bar("extracting", total=len(images), progress=self.progress)
-        with torch.no_grad(), _full_precision(), bar:
+        with torch.no_grad(), bar:
             for batch in torch.split(images, self.batch_size):
                 parts.append(self.extractor(batch.to(device=self.device, dtype=self.dtype)).double().cpu())
                 bar.update(sum(map(len, parts)))
@@ -137,19 +132,28 @@ class Prepared:
 
     def bound(self, feature_norm: float) -> float:
         """The Lipschitz bound of the extractor, from the norm of the pixels to this one of the features."""
-        return self.flow.gains.factor(self.norm, feature_norm)
+        return self.value.gains.factor(self.norm, feature_norm)
 
     def routes(self) -> list[float]:
         """The feature norms by which radii are proven."""
-        return routes(self.flow, self.norm, self.head.dim)
+        return routes(self.value, self.norm, self.head.dim)
 
-    def _try_shape(self) -> None:
-        """An error that says what to do if the extractor does not take images of this shape, or gives no rows."""
-        rows = tried_on(self.extractor, "extractor", self.shape, self.dtype, self.device)
-        if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 2:
-            raise ValueError(
-                f"expected the extractor to give (N, d) features for images of shape {self.shape}; {ONE_EACH}"
-            )
+
+def frozen_for(model: Classifier, shape: Sequence[int]) -> FrozenNetwork:
+    """The frozen extractor of this model for images of this shape; an error that says what to do if they do not fit."""
+    known = getattr(model.extractor, "input_shape", None)
+    if known is not None and tuple(known) != tuple(shape):
+        got = f"shape (N, {', '.join(map(str, shape))})"
+        raise ValueError(f"expected images of shape (N, {', '.join(map(str, known))}), got {got}; {ONE_EACH}")
+    try:
+        extractor = model.freeze(shape).extractor
+    except ValueError as error:
+        if "evaluation mode" in str(error):
+            raise
+        got = f"shape (N, {', '.join(map(str, shape))}) ({error})"
+        raise ValueError(f"expected images that the extractor takes, got {got}; {ONE_EACH}") from error
+    assert isinstance(extractor, FrozenNetwork)
+    return extractor
 
 
 class ImageProver(Prepared):
@@ -179,12 +183,13 @@ class ImageProver(Prepared):
         Features of an image r away are at most bound r away, and those of both are computed with an error. That of the
         other image grows with its size, which is at most r more, or for p > 2 a power of the number of pixels times r.
         """
-        (count, dim), flow, bound = features.shape, self.flow, self.bound(q)
-        slope, constant = flow.error * conversion(2.0, q, dim) * (1 + 1e-12)
+        (count, dim), value, bound = features.shape, self.value, self.bound(q)
+        slope, constant = value.error * conversion(2.0, q, dim) * (1 + 1e-12)
         error = (slope * sizes + constant) * (1 + 1e-12)
-        growth = slope * conversion(self.norm, 2.0, math.prod(self.shape))
+        spread = conversion(self.norm, 2.0, math.prod(self.shape))
+        growth = slope * spread
         reach, status = inner.radius, inner.status.copy()
-        if flow.limits[0] < 0 or flow.limits[1] > 1:
+        if value.limits[0] < 0 or value.limits[1] > 1:
             gap = np.minimum(features, 1 - features).min(axis=1)
             status[gap < reach] = Status.LEAVES_CUBE
             reach = np.minimum(reach, gap)
@@ -192,6 +197,9 @@ class ImageProver(Prepared):
             left = np.where(np.isfinite(error), np.maximum(reach - 2 * error, 0.0) * DOWN, 0.0)
             radius = np.where(left > 0, left / (bound + growth) * DOWN, 0.0)
         status[(left == 0) & (reach > 0)] = Status.EXTRACTION
+        safe = _without_overflow(value, sizes, spread, LARGEST[self.dtype])
+        status[(radius > safe) & (reach < math.inf)] = Status.OVERFLOW
+        radius = np.minimum(radius, safe)
         return ImageCertificates(
             predicted=inner.predicted,
             radius=radius,
@@ -209,18 +217,19 @@ class ImageProver(Prepared):
         )
 
 
-def proven_flow(
-    extractor: nn.Module, input_shape: Sequence[int], norm: float = 2, *, dtype: torch.dtype = torch.float64,
-    plain: nn.Module | None = None, progress: bool | None = None,
-) -> Flow:  # fmt: skip
-    """All that is proven of an extractor as it is run in this dtype; an `Extractor` remembers it."""
-    plain = plain_copy(extractor, dtype) if plain is None else plain
-    return flow_of(extractor, plain, input_shape, norm, UNITS[dtype], progress)
+def _without_overflow(value: ValueBound, sizes: Floats, spread: float, largest: float) -> Floats:
+    """How far from images of these sizes no number that the extractor computes is beyond the largest."""
+    slope, constant = value.peak
+    if not constant < largest or not math.isfinite(slope):
+        return np.zeros_like(sizes)
+    with np.errstate(all="ignore"):
+        room = (largest - constant) / slope if slope > 0 else math.inf
+        return np.maximum(room - sizes, 0.0) / spread * DOWN
 
 
-def routes(flow: Flow, norm: float, dim: int) -> list[float]:
+def routes(value: ValueBound, norm: float, dim: int) -> list[float]:
     """The norms of `dim` features that can give the largest radius to some row; none is left out that could."""
-    bounds = {q: flow.gains.factor(norm, q) for q in flow.gains.norms}
+    bounds = {q: value.gains.factor(norm, q) for q in value.gains.norms}
     order = sorted(bounds, key=lambda q: (q != norm, q))
 
     def beaten(q: float) -> bool:
@@ -247,16 +256,3 @@ def _sizes(images: Tensor) -> Floats:
     rows = images.flatten(1).double()
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     return norms.cpu().numpy() * (1 + rows.shape[1] * 2.0**-50)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """No TF32, no automatic mixed precision: the arithmetic that the rounding bound assumes."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    try:
-        matmul.allow_tf32 = cudnn.allow_tf32 = False
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before

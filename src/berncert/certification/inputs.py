@@ -15,6 +15,12 @@ from berncert.polynomial import SmoothedHead
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"
 
 
+def placement(module: nn.Module) -> Tensor:
+    """A tensor of the dtype and on the device that the module computes in; float64 if it has none."""
+    tensors = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return next(tensors, torch.zeros((), dtype=torch.float64))
+
+
 def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Any:
     """What the module gives for two black images of this shape; an error that says what to do if it takes no such."""
     try:

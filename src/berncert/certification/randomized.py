@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from berncert.arguments import checked_count, checked_index, is_real
 from berncert.certification.certificate import Flags, Floats, Ints, Rows
-from berncert.certification.inputs import ONE_EACH, checked_images, tried_on
-from berncert.extractor.proofs.facts import placement
-from berncert.extractor.proofs.steps import require_evaluation
+from berncert.certification.inputs import ONE_EACH, checked_images, placement, tried_on
+from berncert.extractor.freezing.modules import require_evaluation
 from berncert.progress import Bar
 
 ABSTAIN = -1

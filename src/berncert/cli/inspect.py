@@ -16,52 +16,43 @@ from berncert.study.tables import Grid
 
 if TYPE_CHECKING:
     from berncert.extractor import LipschitzTable
-    from berncert.study.inspection import Inspection, StoredProof
+    from berncert.study.inspection import Inspection
 
 MOST_CLASSES = 20  # whose coefficients are told on a terminal
 EXAMPLES = """\
 examples:
   berncert inspect digits
   berncert inspect runs/cifar10 --norm inf
-  berncert inspect downloaded.safetensors --prove       nothing that the file claims is believed
   berncert inspect mnist --json
 
-The bound is proven when you look, step by step, from the weights in the file; docs/layers.md tells how. A checkpoint
-also stores what was proven when it was made. The commands believe that of the models that come along, as long as the
-weights are the very same, and prove it anew of all others; in Python, berncert.load believes it unless proofs=False.
+The bound is proven when you look, step by step, from the numbers in the file; docs/layers.md says how. Nothing that a
+file says of itself is trusted.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, the norm, and what to believe."""
-    parser.usage = "berncert inspect MODEL [--norm P] [--prove | --believe] [--json]"
-    parser.description = "What a model is made of, where its Lipschitz bound comes from, and what its file claims."
+    """The model and the norm."""
+    parser.usage = "berncert inspect MODEL [--norm P] [--json]"
+    parser.description = "What a model is made of, and where its Lipschitz bound comes from."
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
+    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; a training")
     parser.add_argument("--norm", default="2", metavar="P", help="the p of the pixels' norm, 1 to inf (2)")
-    trust = parser.add_mutually_exclusive_group()
-    trust.add_argument("--prove", action="store_true", help="prove all again that the file claims, in every norm")
-    trust.add_argument("--believe", action="store_true", help="take the bound from the file: quick")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Inspect and print; a file that claims more than can be proven ends in an error."""
+    """Inspect and print."""
     from berncert.study.inspection import inspect  # --help needs no torch
     from berncert.study.settings import parsed
 
     norm = parsed(arguments.norm, float)
     if isinstance(norm, str) or not norm >= 1:
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or inf")
-    seen = inspect(arguments.model, norm=norm, believe=arguments.believe, prove=arguments.prove)
+    seen = inspect(arguments.model, norm=norm)
     if arguments.json:
         output.print_json(seen.as_json())
     else:
         _show(seen, arguments.model)
-    if not all(proof.honest for proof in seen.stored):
-        raise RuntimeError(
-            f"{seen.path} claims more than can be proven: do not believe it; in Python, load it with proofs=False"
-        )
 
 
 def _show(seen: Inspection, name: str) -> None:
@@ -69,18 +60,10 @@ def _show(seen: Inspection, name: str) -> None:
 
     console = output.console()
     console.print(f"{name}: a {FORMAT}", style="bold")
-    console.print(_facts(_made_of(seen)))
-    console.print()
-    if seen.table is not None:
-        console.print(_steps(seen.table))
-        console.print()
-    console.print(_facts(_proven(seen)))
-    console.print()
-    console.print(_stored(seen))
-    classes = _classes(seen)
-    if classes is not None:
-        console.print()
-        console.print(classes)
+    for part in (_facts(_made_of(seen)), _steps(seen.table), _facts(_proven(seen)), _classes(seen)):
+        if part is not None:
+            console.print(part)
+            console.print()
 
 
 def _facts(rows: Mapping[str, str]) -> Text:
@@ -91,19 +74,20 @@ def _facts(rows: Mapping[str, str]) -> Text:
 
 
 def _made_of(seen: Inspection) -> dict[str, str]:
-    told, about = seen.description["extractor"], seen.description["about"]
+    file, network = seen.checkpoint, seen.extractor
     first = ("name", "input_shape", "dim")
-    options = {key: value for key, value in told.items() if key not in first and value is not None}
+    options = {key: value for key, value in network.about.items() if key not in first and value is not None}
+    name = str(network.about.get("name", "a network"))
     rows = {
-        "file": f"{seen.path} ({seen.size:,} bytes)",
-        "sha256": seen.sha256,
-        "trained": _trained(about),
-        "extractor": f"{told['name']}, {', '.join(f'{key} {_plain(value)}' for key, value in options.items())}",
-        "": f"{'x'.join(map(str, told['input_shape']))} -> {told['dim']} features, {seen.parameters:,} parameters",
+        "file": f"{file.path} ({file.size:,} bytes)",
+        "sha256": file.sha256,
+        "trained": _trained(file.about),
+        "extractor": ", ".join([name, *(f"{key} {_plain(value)}" for key, value in options.items())]),
+        "": f"{'x'.join(map(str, network.input_shape))} -> {network.dim} features, {network.numbers:,} numbers",
     }
     head = seen.head
     if head is None:
-        kind = seen.description["head"].get("kind", "unknown")
+        kind = seen.head_facts.get("kind", "none")
         return rows | {"head": f"{kind}, not smoothed: nothing can be certified before it is (--degree of certify)"}
     even, degrees = len(set(head.degree)) == 1, output.degree_text(head.degree)
     shape = f"{head.classes} x {head.degree[0] + 1}^{head.dim}" if even else "x".join(map(str, head.coefficients.shape))
@@ -135,11 +119,11 @@ def _part(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _base(seen: Inspection) -> str:
-    told = seen.description["base"]
-    if told is None:
+    if seen.checkpoint.base is None:
         return "not in the file: it cannot be smoothed to another degree"
+    described = seen.checkpoint.base.description
     same = "its values on the grid are the coefficients" + (f", to {up(seen.base_gap, 1)}" if seen.base_gap else "")
-    return f"{told['kind']}, scale {told.get('scale', 1.0):g}: {same}"
+    return f"{described['kind']}, scale {described['scale']:g}: {same}"
 
 
 def _steps(table: LipschitzTable) -> Grid:
@@ -153,9 +137,7 @@ def _steps(table: LipschitzTable) -> Grid:
 
 def _proven(seen: Inspection) -> dict[str, str]:
     p = norm_name(seen.norm)
-    how = f"proven here, in {seen.seconds:.2f} s" if seen.table is not None else "believed, as the file says so"
-    if seen.table is None and not any(proof.fits for proof in seen.stored):
-        how = "proven here, as the file has no proof of these weights"
+    how = f"proven here, in {seen.seconds:.2f} s"
     routes = "; ".join(
         f"{norm_name(route.feature_norm)}: {up(trimmed(route.bound), 6)}{' (used)' if route.used else ''}"
         for route in seen.routes
@@ -173,36 +155,6 @@ def _proven(seen: Inspection) -> dict[str, str]:
     }
 
 
-def _stored(seen: Inspection) -> Grid:
-    rows = [
-        ["x".join(map(str, proof.shape)), proof.dtype, _claimed(proof), _verdict(proof)]
-        for proof in seen.stored
-    ]  # fmt: skip
-    note = "" if rows else "none: the bound is proven when it is needed"
-    if not all(proof.fits for proof in seen.stored):
-        note = "other weights, versions or number of threads: their last bits decide"
-    return Grid(
-        ("images", "arithmetic", "bounds it claims,\nfrom pixels to features", "of these weights?"),
-        rows,
-        "proofs in the file",
-        note,
-        left=4,
-    )
-
-
-def _claimed(proof: StoredProof) -> str:
-    bounds = zip(map(norm_name, proof.norms), proof.bounds, strict=True)
-    return "; ".join(f"{name} to {name}: {up(trimmed(bound), 6)}" for name, bound in bounds)
-
-
-def _verdict(proof: StoredProof) -> str:
-    if not proof.fits:
-        return "not bit for bit: it is proven anew when it is needed"
-    if proof.excess is None:
-        return "yes; --prove tries it"
-    return "yes: proven again here" if proof.honest else f"FALSE: {proof.excess:.10g} times as much is proven here"
-
-
 def _classes(seen: Inspection) -> Grid | None:
     head = seen.head
     if head is None or head.classes > MOST_CLASSES:
@@ -210,7 +162,8 @@ def _classes(seen: Inspection) -> Grid | None:
     facts = seen.head_facts
     if len({*zip(facts["least"].tolist(), facts["greatest"].tolist(), strict=True)}) == 1:
         return None  # told already
-    names = _part(seen.description["about"], "data").get("classes") or seen.description["about"].get("classes")
+    about = seen.checkpoint.about
+    names = _part(about, "data").get("classes") or about.get("classes")
     told = names if isinstance(names, list) and len(names) == head.classes else range(head.classes)
     ranges = zip(told, facts["least"].tolist(), facts["greatest"].tolist(), strict=True)
     rows = [[str(name), down(least, 5), up(greatest, 5)] for name, least, greatest in ranges]

@@ -1,18 +1,21 @@
-"""Extractors from image to features, and the proof of how far a feature can move when the image does."""
+"""Extractors from image to features, frozen ones, and the proof of how far a feature can move when the image does."""
 
 from berncert.extractor.architectures import ARCHITECTURES, CONSTRUCTIONS, Extractor, build, default_options
-from berncert.extractor.bounds import LipschitzRow, LipschitzTable, lipschitz_bound, lipschitz_table
+from berncert.extractor.bounds.layer import LayerBound
+from berncert.extractor.freezing import freeze
+from berncert.extractor.frozen import FrozenNetwork
 from berncert.extractor.layers import GroupSort, Householder, MaxMin, Normalise, PotentialStep, UnitCube
-from berncert.extractor.normalised import almost_orthogonal, export, miyato, orthogonal, spectral
-from berncert.extractor.proofs.facts import Layer
+from berncert.extractor.lipschitz import LipschitzRow, LipschitzTable, lipschitz_bound, lipschitz_table
+from berncert.extractor.parametrizations import almost_orthogonal, export, miyato, orthogonal, spectral
 
 __all__ = [
     "ARCHITECTURES",
     "CONSTRUCTIONS",
     "Extractor",
+    "FrozenNetwork",
     "GroupSort",
     "Householder",
-    "Layer",
+    "LayerBound",
     "LipschitzRow",
     "LipschitzTable",
     "MaxMin",
@@ -23,6 +26,7 @@ __all__ = [
     "build",
     "default_options",
     "export",
+    "freeze",
     "lipschitz_bound",
     "lipschitz_table",
     "miyato",

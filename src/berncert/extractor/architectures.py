@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor.layers import MaxMin, Normalise, PotentialStep, UnitCube
-from berncert.extractor.normalised import L, almost_orthogonal, miyato, orthogonal
+from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, orthogonal
 
 
 class Extractor(nn.Module):
@@ -25,7 +25,6 @@ class Extractor(nn.Module):
         self.description = dict(description)  # plain JSON, every default spelt out
         self.input_shape: tuple[int, ...] = tuple(description["input_shape"])
         self.dim: int = description["dim"]
-        self.proofs: dict[str, Any] = {}  # see remembered.py
 
     @property
     def lipschitz_estimate(self) -> float | None:

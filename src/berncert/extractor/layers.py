@@ -1,23 +1,27 @@
 """Layers to build extractors from, with a Lipschitz constant of 1 (or 1 / side for the last, `UnitCube`).
 
-Linear and convolutional layers come from torch, with their weight normalised by `normalised.py`.
+Linear and convolutional layers come from torch, with their weight kept at norm 1 by `parametrizations.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from berncert.extractor.bounds.spectral import Pair
+from berncert.extractor.operations.linear import potential_step
+from berncert.extractor.operations.rearranging import reflected_pairs, require_groups, sorted_groups
 
 
 class MaxMin(nn.Module):
     """Channels in pairs, each replaced by its maximum and its minimum: 1-Lipschitz in every norm."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _sorted_groups(x, 2)
+        return _sorted(x, 2)
 
 
 class GroupSort(nn.Module):
@@ -30,22 +34,15 @@ class GroupSort(nn.Module):
         self.group_size = group_size
 
     def forward(self, x: Tensor) -> Tensor:
-        return _sorted_groups(x, self.group_size)
+        return _sorted(x, self.group_size)
 
     def extra_repr(self) -> str:
         return f"group_size={self.group_size}"
 
 
-def _sorted_groups(x: Tensor, group_size: int) -> Tensor:
-    if x.ndim < 2 or x.shape[1] % group_size:
-        raise ValueError(
-            f"expected a number of channels that {group_size} divides, got {tuple(x.shape)}; change the width before it"
-        )
-    groups = torch.unflatten(x, 1, (-1, group_size))
-    if group_size == 2:
-        a, b = groups.unbind(2)
-        return torch.stack([torch.maximum(a, b), torch.minimum(a, b)], dim=2).flatten(1, 2)
-    return groups.sort(dim=2, descending=True).values.flatten(1, 2)
+def _sorted(x: Tensor, group_size: int) -> Tensor:
+    require_groups(tuple(x.shape[1:]), group_size)
+    return sorted_groups(x, group_size)
 
 
 class Householder(nn.Module):
@@ -60,12 +57,7 @@ class Householder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != 2 * len(self.angle):
             raise ValueError(f"expected {2 * len(self.angle)} channels, got a tensor of shape {tuple(x.shape)}")
-        shape = (1, -1, *(1,) * (x.ndim - 2))
-        normal = torch.stack([(self.angle / 2).sin(), -(self.angle / 2).cos()])
-        a, b = torch.unflatten(x, 1, (-1, 2)).unbind(2)
-        outside = F.relu(-(normal[0].view(shape) * a + normal[1].view(shape) * b))  # how far on the wrong side
-        reflected = [part + 2 * outside * n.view(shape) for part, n in zip((a, b), normal, strict=True)]
-        return torch.stack(reflected, dim=2).flatten(1, 2)
+        return reflected_pairs(x, torch.stack([(self.angle / 2).sin(), -(self.angle / 2).cos()]))
 
     def extra_repr(self) -> str:
         return f"channels={2 * len(self.angle)}"
@@ -125,13 +117,8 @@ class PotentialStep(nn.Module):
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.inner.weight  # once: a parametrised weight is computed at each access
-        if isinstance(self.inner, nn.Linear):
-            return x - 2 * F.linear(F.relu(F.linear(x, weight, self.inner.bias)), weight.T)
-        stride, padding, dilation, groups = (
-            getattr(self.inner, name) for name in ("stride", "padding", "dilation", "groups")
-        )
-        hidden = F.relu(F.conv2d(x, weight, self.inner.bias, stride, padding, dilation, groups))
-        reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
-        short = [(n + 2 * p - r) % s for n, p, r, s in zip(x.shape[2:], padding, reach, stride, strict=True)]
-        return x - 2 * F.conv_transpose2d(hidden, weight, None, stride, padding, short, groups, dilation)
+        inner = self.inner
+        if isinstance(inner, nn.Linear):
+            return potential_step(x, inner.weight, inner.bias)
+        stride, padding, dilation = (cast(Pair, getattr(inner, name)) for name in ("stride", "padding", "dilation"))
+        return potential_step(x, inner.weight, inner.bias, stride, padding, dilation, inner.groups)

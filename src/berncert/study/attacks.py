@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from berncert.arguments import checked_count
-from berncert.extractor.proofs.steps import require_evaluation
+from berncert.extractor.freezing.modules import require_evaluation
 from berncert.progress import Bar
 
 Loss = Callable[[Tensor, Tensor], Tensor]

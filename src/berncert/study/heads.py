@@ -69,6 +69,17 @@ def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: 
     return Head(HEADS[kind](dim, classes, scale, width, degree), description)
 
 
+def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> int:
+    """How many numbers such a head is made of."""
+    if not all(type(n) is int and 1 <= n <= 2**20 for n in (dim, classes, width, degree)):
+        raise ValueError(
+            f"expected whole numbers >= 1, got dim={dim}, classes={classes}, width={width}, degree={degree}"
+        )
+    if kind == "polynomial":
+        return int(classes * (degree + 1) ** min(dim, 64))
+    return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
+
+
 def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
     """The Bernstein polynomial of the head's degree that takes its place: float64, or for training as it is."""
     if isinstance(head.layers, SmoothedHead):

@@ -17,7 +17,7 @@ from berncert.arguments import checked_index
 from berncert.certification import Certificates, Classifier, ImageCertificates, Status, certify
 from berncert.certification.images import ImageProver
 from berncert.certification.inputs import checked_images
-from berncert.extractor.proofs.flow import Flow
+from berncert.extractor.bounds.value import ValueBound
 from berncert.polynomial import SmoothedHead
 from berncert.study import data
 from berncert.study.explanation.counterexample import Counterexample, nearest_counterexample
@@ -73,7 +73,7 @@ class Explanation:
     sample: Sample
     settings: Exact
     model: Classifier
-    """As it was certified: in float64, with plain weights."""
+    """As it was certified: frozen, in float64."""
     certificate: ImageCertificates
     """One row."""
     logits: Floats
@@ -169,22 +169,22 @@ def explain(
     (c,) = prove(checked_images(sample.image[None]))
     seconds = time.perf_counter() - began
     head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
-    plain = Classifier(prove.extractor.cpu(), head).eval()
+    frozen = Classifier(prove.extractor, head).eval()
     _check_witness(head, c)
     with torch.no_grad():
         logits = head(torch.from_numpy(c.features)[None])[0].numpy()
     found = None
     if attack and status_of(c) is not Status.WHOLE_CUBE:
         found = nearest_counterexample(
-            plain, sample.image, int(c.predicted), norm=settings.norm, least=float(c.radius), progress=progress
+            frozen, sample.image, int(c.predicted), norm=settings.norm, least=float(c.radius), progress=progress
         )
         if found is not None and found.distance < c.radius * (1 - CLOSE):
             raise RuntimeError(
                 f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
                 "this must not happen; please report it"
             )
-    rivals = rivals_of(head, c, settings, room=room_in_cube(prove.flow, c), progress=progress)
-    return Explanation(sample, settings, plain, c, logits, rivals, found, seconds)
+    rivals = rivals_of(head, c, settings, room=room_in_cube(prove.value, c), progress=progress)
+    return Explanation(sample, settings, frozen, c, logits, rivals, found, seconds)
 
 
 def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
@@ -199,9 +199,9 @@ def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | 
     return Sample(images.name, split, index, images.images[index], int(images.labels[index]), images.classes)
 
 
-def room_in_cube(flow: Flow, c: ImageCertificates) -> float:
+def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:
     """How far the features of other images can be from these, in any norm, and are still proven to be in the cube."""
-    low, high = flow.limits
+    low, high = value.limits
     return math.inf if low >= 0 and high <= 1 else float(np.minimum(c.features, 1 - c.features).min())
 
 

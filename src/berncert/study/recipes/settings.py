@@ -75,7 +75,7 @@ class TrainingSettings(Section):
     lr_warmup: float = setting(0.2, "the share of the training in which onecycle's learning rate rises", least=0)
     ema: float = setting(0.0, "decay of the running mean of the weights, which is then kept; 0 keeps the last", least=0)
     precision: str = setting("float32", "of the extractor; bfloat16 on a GPU only", choices=("float32", "bfloat16"))
-    start: str | None = setting(None, "a checkpoint to go on from, for fine-tuning: a path, or a shipped one's name")
+    start: str | None = setting(None, "the folder of a training whose weights to start from, for fine-tuning")
     seed: int = setting(0, "of weights, order, augmentation and noise", least=0)
 
     def __post_init__(self) -> None:

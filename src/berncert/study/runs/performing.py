@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 import torch
 
 from berncert.certification import Classifier
+from berncert.certification.inputs import placement
 from berncert.numbers import norm_name
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study import data
-from berncert.study.checkpoint import FILE, SHIPPED, describe, found, load, shipped
+from berncert.study.checkpoint import FILE, open_checkpoint
 from berncert.study.data import Dataset
 from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
@@ -99,18 +100,8 @@ def with_data(model: str | PathLike[str], settings: Settings) -> Settings:
 
 
 def loaded(model: str | PathLike[str], degree: int | None = None) -> Classifier:
-    """The smoothed model of that checkpoint; with a degree, its base head smoothed anew.
-
-    What a file says to be proven is believed of those that come with the package only.
-    """
-    believed = str(model) in shipped() and found(model).parent == Path(str(SHIPPED))
-    saved = load(model, proofs=believed)
-    if degree is not None:
-        base = load(model, base=True, proofs=believed) if isinstance(saved.head, SmoothedHead) else saved
-        return base.smooth(degree)
-    if isinstance(saved.head, SmoothedHead):
-        return saved
-    raise ValueError(f"expected a model with a smoothed head, got {model}, whose head is not; choose a --degree")
+    """The smoothed model of that checkpoint; with a degree, its base head smoothed again."""
+    return open_checkpoint(model).smoothed(degree)
 
 
 def chosen_images(
@@ -125,7 +116,7 @@ def chosen_images(
 
 def trained_on(model: str | PathLike[str]) -> str | None:
     """The data set that a checkpoint names as its own, if it does."""
-    told: Any = describe(model)["about"]
+    told: Any = open_checkpoint(model).about
     for key in ("recipe", "data", "dataset"):
         told = told.get(key) if isinstance(told, Mapping) else None
     return told if isinstance(told, str) else None
@@ -193,9 +184,9 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
 
 
 def _model_facts(model: str | PathLike[str]) -> dict[str, Any]:
-    told = describe(model)
-    parts = {name: told[name] for name in ("extractor", "head", "base")}
-    return {"sha256": hashlib.sha256(found(model).read_bytes()).hexdigest(), **parts}
+    checkpoint = open_checkpoint(model)
+    parts = {name: part for name, part in checkpoint.description().items() if name != "about"}
+    return {"sha256": checkpoint.sha256, **parts}
 
 
 def data_facts(images: Dataset) -> dict[str, Any]:
@@ -240,4 +231,4 @@ def _origin(model: str | PathLike[str], command: str) -> dict[str, Any]:
 
 
 def _device_name(classifier: Classifier) -> str:
-    return next(classifier.parameters()).device.type
+    return placement(classifier).device.type

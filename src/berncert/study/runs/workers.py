@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from berncert.certification import Classifier, Status, certify_randomized
-from berncert.certification.images import ImageProver
+from berncert.certification.images import ImageProver, frozen_for
+from berncert.certification.inputs import placement
 from berncert.certification.rootfinding import ImageEstimator
-from berncert.extractor.proofs.facts import placement
-from berncert.extractor.remembered import plain_copy
 from berncert.study.attacks import Attack, fallen_at, fgsm
 from berncert.study.runs.methods import AttackSettings, Estimated, Exact, Fgsm, Pgd, Randomized, RunSettings
 
@@ -67,7 +66,7 @@ def _estimated(settings: Estimated, model: Classifier, shape: Sequence[int]) -> 
 
 @worker.register
 def _randomized(settings: Randomized, model: Classifier, shape: Sequence[int]) -> Work:
-    plain = _plain(model, torch.float32)
+    plain = _frozen(model, shape, torch.float32)
     options = {name: getattr(settings, name) for name in ("sigma", "n0", "n", "alpha", "seed")}
 
     def rows(images: Tensor, labels: Tensor, numbers: Sequence[int]) -> Rows:
@@ -87,16 +86,16 @@ def _randomized(settings: Randomized, model: Classifier, shape: Sequence[int]) -
 @worker.register
 def _pgd(settings: Pgd, model: Classifier, shape: Sequence[int]) -> Work:
     told = {name: getattr(settings, name) for name in ("steps", "restarts", "loss", "seed")}
-    return _attacking(settings, model, Attack(settings.norm, **told))
+    return _attacking(settings, model, shape, Attack(settings.norm, **told))
 
 
 @worker.register
 def _fgsm(settings: Fgsm, model: Classifier, shape: Sequence[int]) -> Work:
-    return _attacking(settings, model, replace(fgsm(settings.norm), loss=settings.loss))
+    return _attacking(settings, model, shape, replace(fgsm(settings.norm), loss=settings.loss))
 
 
-def _attacking(settings: AttackSettings, model: Classifier, attack: Attack) -> Work:
-    plain = _plain(model, torch.float64)  # what a proof is of
+def _attacking(settings: AttackSettings, model: Classifier, shape: Sequence[int], attack: Attack) -> Work:
+    plain = _frozen(model, shape, torch.float64)  # what a proof is of
     like = placement(plain)
     words = {0.0: "WRONG", math.inf: "STANDS"}
 
@@ -115,6 +114,6 @@ def _attacking(settings: AttackSettings, model: Classifier, attack: Attack) -> W
     return rows
 
 
-def _plain(model: Classifier, dtype: torch.dtype) -> Classifier:
-    """The same with plain weights in this dtype: what is certified, and many times faster to run."""
-    return Classifier(plain_copy(model.extractor, dtype), copy.deepcopy(model.head).to(dtype)).eval()
+def _frozen(model: Classifier, shape: Sequence[int], dtype: torch.dtype) -> Classifier:
+    """The frozen model, which is what is certified, with a head in this dtype."""
+    return Classifier(frozen_for(model, shape), copy.deepcopy(model.head).to(dtype)).eval()

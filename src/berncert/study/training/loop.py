@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from berncert.certification import Classifier
-from berncert.certification.images import proven_flow
 from berncert.extractor import export
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
-from berncert.study.checkpoint import load, save, versions
+from berncert.study.checkpoint import open_checkpoint, save, versions
 from berncert.study.data import Dataset
 from berncert.study.hardware import chosen_device
 from berncert.study.heads import Head
@@ -77,11 +76,8 @@ def train(
             _keep(kept, folder, recipe, state)
             if on_epoch is not None:
                 on_epoch(state.log[-1])
-        kept = _kept(state).eval()
-        proven_flow(kept.extractor, training.images.shape[1:], progress=progress)  # to be stored with the model
-        _keep(kept, folder, recipe, state)
         write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
-        return load(folder / MODEL)
+        return open_checkpoint(folder / MODEL).smoothed()
 
 
 class Tally(NamedTuple):
@@ -222,7 +218,7 @@ def _kept(state: State) -> Classifier:
 def _look(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
     """Accuracy and estimated certified accuracy on test images: for the log, nothing is chosen by it."""
     model.eval()
-    extractor, head = export(model.extractor), head_of(model, "smoothed")
+    extractor, head = export(model.extractor).float(), head_of(model, "smoothed")
     right = proven = 0
     for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
         labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))

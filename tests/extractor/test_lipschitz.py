@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from truth import INF, assert_smooth_bounded
 
 import berncert
-from berncert.extractor import Layer, lipschitz_bound, lipschitz_table
-from berncert.extractor.proofs.facts import RULES
+from berncert.extractor import LayerBound, lipschitz_bound, lipschitz_table
+from berncert.extractor.bounds.layer import RULES
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_a_rule_may_say_more_than_a_number(registry: None) -> None:
     seen = []
 
     @lipschitz_bound.register(Sine)
-    def rule(module: Sine, shape: tuple[int, ...]) -> Layer:
+    def rule(module: Sine, shape: tuple[int, ...]) -> LayerBound:
         seen.append(shape)
         known = {(p, p): 3.0 for p in (1, 2, INF)}
-        return Layer(known, offset=0.5 * math.sqrt(math.prod(shape)), roundings=8, limits=(-0.5, 1.5))
+        return LayerBound(known, offset=0.5 * math.sqrt(math.prod(shape)), roundings=8, limits=(-0.5, 1.5))
 
     table = lipschitz_table(Sine(), (2, 3), 1.5)
     assert set(seen) == {(2, 3)}
@@ -193,5 +193,5 @@ def test_a_rule_that_gives_anything_else_is_told_what_to_give(wrong: object) -> 
     "wrong", [{"roundings": -1.0}, {"offset": math.nan}, {"limits": (1, 0)}, {"limits": 3}, {"roundings": "8"}]
 )
 def test_facts_of_a_layer_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="of a Layer"):
-        Layer({(2, 2): 1.0}, **wrong)
+    with pytest.raises(ValueError, match="of a LayerBound"):
+        LayerBound({(2, 2): 1.0}, **wrong)

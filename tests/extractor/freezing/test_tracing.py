@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_steps import net
+from test_translation import net
 from torch import Tensor, nn
 from truth import assert_linear_bounded, assert_smooth_bounded
 

@@ -17,7 +17,7 @@ from torch.nn.utils import parametrizations, parametrize
 import berncert
 from berncert.certification import Classifier
 from berncert.extractor import Extractor, MaxMin, build, export, lipschitz_bound, lipschitz_table, remembered
-from berncert.extractor.proofs.facts import RULES
+from berncert.extractor.bounds.layer import RULES
 from berncert.extractor.remembered import fingerprint, remember
 from berncert.study.checkpoint import describe, load, save
 from berncert.study.heads import build_head, smoothed

@@ -21,7 +21,7 @@ from berncert.extractor import (
     lipschitz_bound,
     lipschitz_table,
 )
-from berncert.extractor.proofs.facts import RULES, apply_rule, find_rule
+from berncert.extractor.bounds.layer import RULES, apply_rule, find_rule
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 

@@ -1,6 +1,6 @@
 """How much a map can stretch a difference, from every norm to every other: a small matrix that multiplies like a path.
 
-Entry (s, t) of a `Gains` is a proven bound on norm_t(f(x) - f(y)) / norm_s(x - y). Two maps in a row take, for each
+Entry (s, t) of a `NormGains` is a proven bound on norm_t(f(x) - f(y)) / norm_s(x - y). Two maps in a row take, for each
 pair of norms, the best norm to pass between them: a matrix product in which min stands for the sum.
 """
 
@@ -38,40 +38,40 @@ def conversion(s: float, t: float, dim: int) -> float:
 
 
 @dataclass(frozen=True)
-class Gains:
+class NormGains:
     """Proven factors between norms, `factors[i, j]` from norms[i] to norms[j]."""
 
     norms: tuple[float, ...]
     factors: Floats
 
     @classmethod
-    def identity(cls, norms: tuple[float, ...], dim: int) -> Gains:
+    def identity(cls, norms: tuple[float, ...], dim: int) -> NormGains:
         """Doing nothing: the best one can say is how the norms compare."""
         return cls(norms, np.array([[conversion(s, t, dim) for t in norms] for s in norms]))
 
     @classmethod
-    def of(cls, known: Known, norms: tuple[float, ...], inputs: int, outputs: int) -> Gains:
+    def of(cls, known: Known, norms: tuple[float, ...], inputs: int, outputs: int) -> NormGains:
         """All that follows from what is known: by interpolation (Riesz and Thorin), and by conversion on both sides."""
         ends = tuple(dict.fromkeys((*norms, *(norm for pair in known for norm in pair))))
         middle = np.array([[_between(known, s, t) for t in ends] for s in ends])
-        every = Gains.identity(ends, inputs).then(Gains(ends, middle)).then(Gains.identity(ends, outputs))
+        every = NormGains.identity(ends, inputs).then(NormGains(ends, middle)).then(NormGains.identity(ends, outputs))
         keep = [ends.index(norm) for norm in norms]
         return cls(norms, every.factors[np.ix_(keep, keep)])
 
-    def then(self, following: Gains) -> Gains:
+    def then(self, following: NormGains) -> NormGains:
         """First this, then that."""
         with np.errstate(over="ignore", invalid="ignore"):  # 0 * inf is no number, and then proves nothing
-            return Gains(self.norms, up(self.factors[:, :, None] * following.factors[None]).min(axis=1))
+            return NormGains(self.norms, up(self.factors[:, :, None] * following.factors[None]).min(axis=1))
 
-    def plus(self, other: Gains) -> Gains:
+    def plus(self, other: NormGains) -> NormGains:
         """The sum of two maps of one input."""
-        return Gains(self.norms, up(self.factors + other.factors))
+        return NormGains(self.norms, up(self.factors + other.factors))
 
-    def beside(self, other: Gains) -> Gains:
+    def beside(self, other: NormGains) -> NormGains:
         """Two maps of one input, their outputs side by side."""
         a, b = self.factors, other.factors
         columns = [_stacked(a[:, j], b[:, j], t) for j, t in enumerate(self.norms)]
-        return Gains(self.norms, np.stack(columns, axis=1))
+        return NormGains(self.norms, np.stack(columns, axis=1))
 
     def factor(self, s: float, t: float) -> float:
         """From norm s to norm t."""

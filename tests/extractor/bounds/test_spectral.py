@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from truth import matrix_of
 
-from berncert.extractor.normalised import geometry_of
+from berncert.extractor.parametrizations import geometry_of
 from berncert.extractor.proofs import norms
-from berncert.extractor.proofs.norms import Geometry, conv_norm_bound, matrix_norm_bound
+from berncert.extractor.bounds.spectral import Geometry, conv_norm_bound, matrix_norm_bound
 
 
 def exactly_bounds(bound: float, matrix: np.ndarray) -> bool:

@@ -27,7 +27,7 @@ from berncert.extractor import (
     lipschitz_table,
     spectral,
 )
-from berncert.extractor.proofs.flow import Flow
+from berncert.extractor.bounds.value import ValueBound
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
@@ -156,8 +156,8 @@ def test_limits_bound_the_size_whatever_the_image() -> None:
 
 def test_the_image_itself_is_exact_in_double_precision_and_rounded_in_single() -> None:
     norms = (1.0, 2.0, INF)
-    assert Flow.image((3,), norms).error.tolist() == [0.0, 0.0]
-    assert Flow.image((3,), norms, SINGLE).error[0] >= SINGLE
+    assert ValueBound.image((3,), norms).error.tolist() == [0.0, 0.0]
+    assert ValueBound.image((3,), norms, SINGLE).error[0] >= SINGLE
 
 
 def test_sums_and_joins_of_values_keep_size_and_error() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_steps import Net, net
+from test_translation import Net, net
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from truth import INF, assert_linear_bounded, assert_smooth_bounded

@@ -1,7 +1,7 @@
 """Plain torch layers whose weight is kept at a norm of at most 1: `spectral`, `orthogonal`, `almost_orthogonal`.
 
-Nothing has to be believed: `lipschitz_bound` proves the norm of the weight that is in use, and `export` gives back
-plain torch layers with the same output.
+Nothing has to be trusted: `lipschitz_bound` proves the norm of the weight that is in use, and `export` gives back
+plain torch layers with that very weight.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from berncert.extractor.proofs.norms import (
+from berncert.extractor.bounds.spectral import (
     Geometry,
     Pair,
     conv_norm_bound,
@@ -74,12 +74,15 @@ def almost_orthogonal(layer: L) -> L:
 
 def miyato(layer: L) -> L:
     """Miyato's spectral normalisation, as the paper used it: for a convolution it is *not* the norm of the layer."""
-    return cast(L, parametrizations.spectral_norm(layer))
+    return _picklable(cast(L, parametrizations.spectral_norm(layer)))
 
 
 def export(module: M) -> M:
-    """A copy for evaluation in which every parametrised layer is a plain torch layer with the same weight."""
-    return cast(M, _plain(copy.deepcopy(module).eval(), {}))
+    """A copy for evaluation in which every parametrised layer is a plain torch layer, its weight computed in float64.
+
+    It is in float64, and what is certified of the module is certified of it: `freeze` starts from the same copy.
+    """
+    return cast(M, _plain(copy.deepcopy(module).double().eval(), {}))
 
 
 def _plain(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
@@ -117,7 +120,30 @@ def _parametrised(layer: L, parametrization: nn.Module) -> L:
     if parametrize.is_parametrized(layer, "weight"):
         raise ValueError(f"expected a plain layer, got one whose weight is parametrised already: {layer}")
     parametrize.register_parametrization(layer, "weight", parametrization, unsafe=True)
+    return _picklable(layer)
+
+
+def _picklable(layer: L) -> L:
+    """The layer, which torch gives a class of its own that refuses to be pickled: its parts are pickled instead."""
+    type(layer).__reduce_ex__ = _as_parts  # type: ignore[method-assign]
     return layer
+
+
+def _as_parts(layer: Any, protocol: Any) -> tuple[Any, ...]:
+    state = dict(vars(layer))
+    lists = state["_modules"]["parametrizations"]
+    state["_modules"] = {name: part for name, part in state["_modules"].items() if name != "parametrizations"}
+    return _from_parts, (type(layer).__bases__[0], state, {name: (own.original, [*own]) for name, own in lists.items()})
+
+
+def _from_parts(kind: type[L], state: dict[str, Any], lists: dict[str, tuple[Tensor, list[nn.Module]]]) -> L:
+    layer = kind.__new__(kind)
+    vars(layer).update(state)
+    for name, (original, own) in lists.items():
+        layer.register_parameter(name, cast(nn.Parameter, original))
+        for part in own:
+            parametrize.register_parametrization(layer, name, part, unsafe=True)
+    return _picklable(layer)
 
 
 class _DividedByNorm(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from truth import INF, PLAIN, norm_between
 
-from berncert.extractor.proofs.gains import Gains, conversion, copying, everywhere, norms_with
+from berncert.extractor.bounds.gains import NormGains, conversion, copying, everywhere, norms_with
 
 PAIRS = list(itertools.product(PLAIN, PLAIN))
 
@@ -25,11 +25,11 @@ def known_of(a: Tensor, pairs: list[tuple[float, float]]) -> dict[tuple[float, f
     return {(s, t): norm_between(a, s, t) * (1 + 1e-14) for s, t in pairs}
 
 
-def gains_of(a: Tensor, norms: tuple[float, ...] = PLAIN, pairs: list[tuple[float, float]] | None = None) -> Gains:
-    return Gains.of(known_of(a, pairs or [(p, p) for p in PLAIN]), norms, a.shape[1], a.shape[0])
+def gains_of(a: Tensor, norms: tuple[float, ...] = PLAIN, pairs: list[tuple[float, float]] | None = None) -> NormGains:
+    return NormGains.of(known_of(a, pairs or [(p, p) for p in PLAIN]), norms, a.shape[1], a.shape[0])
 
 
-def assert_bounds(gains: Gains, a: Tensor) -> None:
+def assert_bounds(gains: NormGains, a: Tensor) -> None:
     assert not np.isnan(gains.factors).any()
     for s, t in itertools.product(gains.norms, gains.norms):
         assert gains.factor(s, t) >= norm_between(a, s, t) * (1 - 1e-12), (s, t)
@@ -55,7 +55,7 @@ def test_interpolation_is_not_used_where_real_spaces_do_not_allow_it() -> None:
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, INF])
 def test_interpolation_gives_the_geometric_mean(p: float) -> None:
-    gains = Gains.of({(1.0, 1.0): 2.0, (INF, INF): 8.0}, norms_with(p), 1000, 1000)
+    gains = NormGains.of({(1.0, 1.0): 2.0, (INF, INF): 8.0}, norms_with(p), 1000, 1000)
     share = 1 if p == 1 else 1 / p
     assert gains.factor(p, p) == pytest.approx(2.0**share * 8.0 ** (1 - share), rel=1e-9)
 
@@ -85,14 +85,14 @@ def test_composition_is_associative_up_to_rounding_and_identity_changes_nothing(
         dims = rng.integers(1, 7, size=4)
         a, b, c = (gains_of(matrix(rng, dims[i + 1], dims[i])) for i in range(3))
         np.testing.assert_allclose(a.then(b).then(c).factors, a.then(b.then(c)).factors, rtol=1e-13, atol=1e-300)
-        for same in (Gains.identity(PLAIN, dims[0]).then(a), a.then(Gains.identity(PLAIN, dims[1]))):
+        for same in (NormGains.identity(PLAIN, dims[0]).then(a), a.then(NormGains.identity(PLAIN, dims[1]))):
             np.testing.assert_allclose(same.factors, a.factors, rtol=1e-12, atol=1e-300)
             assert (same.factors >= a.factors).all()
 
 
 def test_the_identity_is_exactly_how_norms_compare() -> None:
     for dim in (1, 2, 5, 9):
-        gains = Gains.identity((1.0, 2.0, INF, 1.5), dim)
+        gains = NormGains.identity((1.0, 2.0, INF, 1.5), dim)
         assert_bounds(gains, torch.eye(dim, dtype=torch.float64))
         for s, t in itertools.product(gains.norms, gains.norms):
             reached = dim ** max(0.0, 1 / t - 1 / s)  # by a unit vector, or by ones
@@ -111,7 +111,7 @@ def test_sums_and_stacks_of_maps_are_bounded() -> None:
 
 
 def test_two_copies_side_by_side_are_the_norm_of_ones() -> None:
-    one = Gains.identity((1.0, 2.0, INF, 3.0), 4)
+    one = NormGains.identity((1.0, 2.0, INF, 3.0), 4)
     both = one.beside(one)
     for p in one.norms:
         assert both.factor(p, p) == pytest.approx(2.0 ** (1 / p), rel=1e-12)
@@ -120,7 +120,7 @@ def test_two_copies_side_by_side_are_the_norm_of_ones() -> None:
 def test_infinity_and_zero_never_make_a_nan_and_infinity_stays() -> None:
     kinds = [0.0, 5e-324, 1.0, 1e200, 1e300, INF]
     for a, b in itertools.product(kinds, kinds):
-        one, two = (Gains(PLAIN, np.full((3, 3), value)) for value in (a, b))
+        one, two = (NormGains(PLAIN, np.full((3, 3), value)) for value in (a, b))
         for result in (one.then(two), one.plus(two), one.beside(two)):
             assert not np.isnan(result.factors).any()
             assert (result.factors >= 0).all()
@@ -130,13 +130,13 @@ def test_infinity_and_zero_never_make_a_nan_and_infinity_stays() -> None:
         assert (one.beside(two).factors >= max(a, b)).all()
         assert (one.then(two).factors >= (a * b if 0 < a * b < INF else 0)).all()
         for p in (1.5, 3.0):
-            gains = Gains.of({(1.0, 1.0): a, (2.0, 2.0): b, (INF, INF): a}, norms_with(p), 4, 4)
+            gains = NormGains.of({(1.0, 1.0): a, (2.0, 2.0): b, (INF, INF): a}, norms_with(p), 4, 4)
             assert not np.isnan(gains.factors).any()
             assert gains.factor(1.0, 1.0) >= min(a, 2 * b)
 
 
 def test_what_is_not_known_is_infinite_from_every_norm() -> None:
-    gains = Gains.of({(2.0, 2.0): INF}, norms_with(3.0), 5, 5)
+    gains = NormGains.of({(2.0, 2.0): INF}, norms_with(3.0), 5, 5)
     assert np.isinf(gains.factors).all()
 
 
@@ -145,7 +145,7 @@ def test_a_diagonal_map_is_bounded_by_its_largest_entry_between_all_norms(p: flo
     rng = np.random.default_rng(4)
     for _ in range(10):
         a = torch.diag(torch.tensor(rng.normal(size=int(rng.integers(1, 8)))))
-        gains = Gains.of(everywhere(float(a.abs().max())), norms_with(p), len(a), len(a))
+        gains = NormGains.of(everywhere(float(a.abs().max())), norms_with(p), len(a), len(a))
         assert_bounds(gains, a)
         assert gains.factor(p, p) <= float(a.abs().max()) * (1 + 1e-11)
 
@@ -158,7 +158,7 @@ def test_a_map_that_copies_its_inputs_is_bounded_by_how_often(p: float) -> None:
         sources = rng.integers(0, n, size=int(rng.integers(1, 9)))
         a = torch.eye(n, dtype=torch.float64)[sources]
         times = float(np.bincount(sources).max())
-        gains = Gains.of(copying(times), norms_with(p), n, len(sources))
+        gains = NormGains.of(copying(times), norms_with(p), n, len(sources))
         assert_bounds(gains, a)
         assert gains.factor(p, p) <= times ** (1 / p) * (1 + 1e-11)
 

@@ -1,0 +1,87 @@
+"""What is proven of one value of a network: how far it moves with the image, how large it is, how exact."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from berncert.extractor.bounds.gains import INF, Floats, NormGains
+from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
+from berncert.extractor.bounds.spectral import UNIT
+
+WIDER = 1 + 16 * UNIT
+UNDERFLOW, UNDERFLOW_SINGLE = 1e-290, 1e-28
+"""More than the products and constants of one operation that are flushed to zero can add up to."""
+CONSTANT = np.array([0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class ValueBound:
+    """Facts of a value v(x) of the network, for every image x. Pairs (a, b) of numbers stand for a norm_2(x) + b."""
+
+    shape: Shape
+    gains: NormGains
+    """From the image to this value."""
+    size: Floats
+    """norm_2(v) is at most this."""
+    error: Floats
+    """The computed v differs from the true one, in norm_2, by at most this, as long as nothing overflows."""
+    peak: Floats
+    """No number that is computed on the way from the image to v is greater: where this fits the arithmetic, nothing
+    overflows."""
+    limits: tuple[float, float] = (-INF, INF)
+    """All entries of v lie between these two numbers."""
+
+    @classmethod
+    def image(cls, shape: Shape, norms: tuple[float, ...], unit: float = UNIT) -> ValueBound:
+        """The image itself: exact in float64, rounded in anything less."""
+        error = np.array([0.0, 0.0] if unit <= UNIT else [unit, UNDERFLOW_SINGLE])
+        size = np.array([1.0, 0.0])
+        return cls(shape, NormGains.identity(norms, math.prod(shape)), size, error, size + error)
+
+    def through(self, layer: LayerBound, shape: Shape, unit: float) -> tuple[ValueBound, NormGains]:
+        """This value after the operation, and the operation's own gains; `unit` is the roundoff of the arithmetic."""
+        own = NormGains.of(layer.known, self.gains.norms, math.prod(self.shape), math.prod(shape))
+        stretch = own.factor(2.0, 2.0)
+        magnitude = stretch if layer.magnitude is None else layer.magnitude
+        relative = layer.roundings * unit / (1 - layer.roundings * unit) if layer.roundings * unit < 0.5 else INF
+        underflow = UNDERFLOW if unit <= UNIT else UNDERFLOW_SINGLE
+        with np.errstate(all="ignore"):  # what overflows is infinite
+            size = (stretch * self.size + layer.offset * CONSTANT) * WIDER
+            computed = self.size + self.error
+            most = magnitude * computed + layer.offset * CONSTANT
+            rounded = relative * most if relative > 0 else 0.0 * CONSTANT
+            flushed = underflow * ((1 + layer.roundings) * computed + CONSTANT)
+            error = (stretch * self.error + rounded + flushed) * WIDER
+            peak = np.maximum(self.peak, layer.intermediate * (most + error) * WIDER)
+        limits = self.limits if layer.keeps_limits else layer.limits
+        largest = max(map(abs, limits)) * root_of(shape)
+        if largest < INF:
+            size = largest * CONSTANT
+        after = ValueBound(shape, self.gains.then(own), _numbers(size), _numbers(error), _numbers(peak), limits)
+        return after, own
+
+    def plus(self, other: ValueBound, unit: float) -> ValueBound:
+        """The sum of two values."""
+        with np.errstate(all="ignore"):
+            size = self.size + other.size
+            error = self.error + other.error + 2 * unit * (size + self.error + other.error)
+            peak = np.maximum(np.maximum(self.peak, other.peak), size + error)
+        gains = self.gains.plus(other.gains)
+        return ValueBound(self.shape, gains, _numbers(size * WIDER), _numbers(error * WIDER), _numbers(peak * WIDER))
+
+    def beside(self, other: ValueBound, shape: Shape) -> ValueBound:
+        """Two values side by side, in this shape."""
+        with np.errstate(all="ignore"):
+            size, error = np.hypot(self.size, other.size), np.hypot(self.error, other.error)
+        limits = min(self.limits[0], other.limits[0]), max(self.limits[1], other.limits[1])
+        peak = np.maximum(self.peak, other.peak)
+        return ValueBound(
+            shape, self.gains.beside(other.gains), _numbers(size * WIDER), _numbers(error * WIDER), peak, limits
+        )
+
+
+def _numbers(values: Floats) -> Floats:
+    return np.where(np.isnan(values), INF, values)

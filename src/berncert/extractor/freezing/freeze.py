@@ -1,0 +1,147 @@
+"""`freeze`: a user's network becomes plain data, and is compared with it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from berncert.extractor.bounds.layer import Shape
+from berncert.extractor.freezing.modules import is_leaf, kind_of, require_evaluation
+from berncert.extractor.freezing.tracing import refuse_stale_values, trace
+from berncert.extractor.freezing.translation import Translator
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret, plain_arithmetic
+from berncert.extractor.parametrizations import export
+
+PROBES = (5, 3)
+"""Numbers of images that steps are tried with: what differs between them depends on the batch."""
+BATCHES = (1, 2, 7)
+SCALES = (0.0, 1.0, 1.0, 1e-3, 1e3, 30.0, 1.0)
+"""Of the images that both networks are run on, one for each row of the largest batch."""
+TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
+"""How far the user's network may be from the frozen one, relative to the greatest output."""
+
+
+def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
+    """The network as plain data: a list of operations with float64 numbers, for images of this shape (without batch).
+
+    Its forward is traced, so it may add, concatenate and reshape; weights that are computed (parametrisations) are
+    computed once, in float64; batch normalisation becomes part of the layer before it. Steps that are random, mix the
+    batch, depend on its size, change in place what is used later, or are not known are a TypeError. The result is run
+    beside the network, on batches of several sizes and images of several scales, and must agree up to rounding.
+
+    From then on only the frozen network is run and certified. Evaluation mode only.
+    """
+    if isinstance(network, FrozenNetwork):
+        if tuple(input_shape) != network.input_shape:
+            raise ValueError(f"expected the shape that it was frozen for, {network.input_shape}, got {input_shape!r}")
+        return network
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"expected a torch module, got {type(network).__name__}")
+    shape = checked_shape(input_shape)
+    require_evaluation(network)
+    normal = torch.inference_mode(False)  # a graph can be taken of what is made here
+    with normal, torch.no_grad(), plain_arithmetic():
+        exact = _exact_copy(network)
+        about = getattr(network, "description", None)
+        about = about if isinstance(about, dict) else {"name": kind_of(network)}
+        frozen = FrozenNetwork(shape, _steps(exact, shape, PROBES[0]), about)
+        if not _same_steps(frozen.steps, _steps(exact, shape, PROBES[1])):
+            raise TypeError(
+                "the network is not the same each time it is followed, or not for batches of another size: something "
+                "random, or a state that changes; take it out, or register a bound for that part with "
+                "lipschitz_bound.register"
+            )
+        _compare(frozen, exact, network, shape)
+    return frozen
+
+
+def checked_shape(input_shape: Sequence[int]) -> Shape:
+    """The shape of one image, as whole numbers >= 1; anything else is a ValueError."""
+    try:
+        shape = tuple(int(n) for n in input_shape)
+    except (TypeError, ValueError):
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise ValueError(f"expected input_shape like (3, 32, 32), without the batch, got {input_shape!r}")
+    return shape
+
+
+def _exact_copy(network: nn.Module) -> nn.Module:
+    """The network in float64 on the CPU, its computed weights as plain ones."""
+    try:
+        copied = copy.deepcopy(network)
+    except Exception as error:  # whatever a user's module holds
+        raise TypeError(f"expected a network that can be copied, got {type(network).__name__}: {error}") from error
+    return export(copied.cpu())
+
+
+def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
+    root = nn.Sequential(exact)  # so that a single layer is traced as a layer
+    graph = trace(root, is_leaf)
+    steps = Translator(root, shape, batch).translate(graph)
+    if batch == min(PROBES):
+        image = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        refuse_stale_values(root, graph, image)
+    return steps
+
+
+def _same_steps(a: Sequence[Step], b: Sequence[Step]) -> bool:
+    def same(one: Step, two: Step) -> bool:
+        x, y = one.operation, two.operation
+        settings = type(x) is type(y) and (not x.in_files or x.settings() == y.settings())
+        tensors = x.tensors().keys() == y.tensors().keys()
+        return bool(
+            settings and tensors and one.inputs == two.inputs
+            and all(torch.equal(t, y.tensors()[name]) for name, t in x.tensors().items())
+        )  # fmt: skip
+
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape: Shape) -> None:
+    """An error if the network computes something else than its frozen form, in float64 or in its own dtype."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(max(BATCHES), *shape, generator=generator, dtype=torch.float64)
+    images = noise * torch.tensor(SCALES, dtype=torch.float64).view(-1, *(1,) * len(shape))
+    images[1] = images[1].abs().clamp(0, 1)  # as pixels are
+    expected = interpret(frozen.steps, images, lambda step, values: step.operation.evaluate(*values))
+    for size in BATCHES:
+        _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
+    like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
+    if like.dtype != torch.float64 or like.device.type != "cpu":
+        for size in (max(BATCHES), 2):
+            _require_close(_run(network, images[:size].to(like)), expected[:size], f"in {like.dtype}")
+
+
+def _run(network: nn.Module, images: Tensor) -> Tensor:
+    try:
+        result = network(images.clone())
+    except Exception as error:  # whatever the user's forward does
+        raise TypeError(f"the network cannot be run on {len(images)} images of its shape: {error}") from error
+    if not isinstance(result, Tensor):
+        raise TypeError(f"expected the network to return one tensor, got {type(result).__name__}")
+    return result
+
+
+def _require_close(found: Tensor, expected: Tensor, where: str) -> None:
+    """Row by row, relative to the greatest output of the row or of a usual image."""
+    tolerance = TOLERANCES.get(found.dtype, 0.3)
+    found = found.detach().cpu().double()
+    if found.shape == expected.shape:
+        usual = expected[1:2] if len(expected) > 1 else expected
+        rows = torch.maximum(expected.flatten(1).abs().amax(dim=1), usual.abs().max())
+        gap = (found - expected).flatten(1).abs().amax(dim=1) / rows.clamp_min(1e-300)
+        whole = found.isfinite().flatten(1).all(dim=1) & expected.isfinite().flatten(1).all(dim=1)
+        if bool((gap[whole] <= tolerance).all()) and bool(whole[: len(whole) // 2 + 1].any()):
+            return
+        got = f"a difference of {float(gap[whole].max()) if whole.any() else float('nan'):.2g} of its output"
+    else:
+        got = f"shape {tuple(found.shape)} instead of {tuple(expected.shape)}"
+    raise TypeError(
+        f"the network does not compute what its forward says when it is followed: {got}, {where}, on a batch of "
+        f"{len(expected)}; something random, a state that changes, a test of the type or the number of its images; "
+        "take it out, or register a bound for that part with lipschitz_bound.register"
+    )

@@ -1,0 +1,253 @@
+"""Frozen networks: plain data, one evaluator, one interpreter. What is certified is such a network and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from berncert.extractor.bounds.layer import Shape
+from berncert.extractor.operations import OPERATIONS, Operation, Vouched
+
+V = TypeVar("V")
+MOST_NUMBERS = 2**28
+"""In one value of one image: a file cannot ask for more memory than that."""
+MOST_STEPS = 100_000
+DTYPES = (torch.float64, torch.float32)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation and the values that it is applied to: number 0 is the image, number i the result of step i."""
+
+    operation: Operation
+    inputs: tuple[int, ...]
+    name: str
+    """Of the module or function in the network that it comes from."""
+    layer: str
+    """What kind of layer that is."""
+
+
+class FrozenNetwork(nn.Module):
+    """A network as plain data: steps with float64 numbers. It has no parameters, and nothing of it is ever trained.
+
+    Called with images it computes in their dtype (float64 or float32) and on their device; each row of the result
+    depends on the same image only, and nothing that is passed in is changed.
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], steps: Sequence[Step], about: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        self.input_shape: Shape = tuple(input_shape)
+        self.steps = tuple(steps)
+        self.about = dict(about or {})
+        """Where it comes from, as plain JSON: for people, nothing depends on it."""
+        self.shapes = _checked_shapes(self.input_shape, self.steps)
+        """Of the image, and of the result of each step, without the batch."""
+        self._copies: dict[tuple[Any, ...], list[Step]] = {}
+
+    @property
+    def output_shape(self) -> Shape:
+        """Of what it returns, without the batch."""
+        return self.shapes[-1]
+
+    @property
+    def dim(self) -> int:
+        """The number of features that it returns."""
+        return math.prod(self.output_shape)
+
+    @property
+    def numbers(self) -> int:
+        """How many float64 numbers it is made of."""
+        return sum(t.numel() for s in self.steps for t in s.operation.tensors().values() if t.is_floating_point())
+
+    def forward(self, images: Tensor) -> Tensor:
+        if tuple(images.shape[1:]) != self.input_shape:
+            raise ValueError(
+                f"expected images of shape (N, {', '.join(map(str, self.input_shape))}), got {tuple(images.shape)}"
+            )
+        x = images if images.is_floating_point() else images.double()
+        if x.dtype not in DTYPES:
+            raise ValueError(f"expected images in float64 or float32, got {x.dtype}; convert them")
+        with plain_arithmetic():
+            return interpret(self._copy(x.dtype, x.device), x, lambda step, values: step.operation.evaluate(*values))
+
+    def _copy(self, dtype: torch.dtype, device: torch.device) -> Sequence[Step]:
+        """The steps with their numbers in this dtype on this device; made once, and again if a number was changed."""
+        tensors = [t for step in self.steps for t in step.operation.tensors().values()]
+        if dtype == torch.float64 and device.type == "cpu" and not any(_vouched(step) for step in self.steps):
+            return self.steps
+        key = (dtype, device, tuple(t._version for t in tensors))
+        if key not in self._copies:
+            self._copies.clear()
+            try:
+                self._copies[key] = [replace(step, operation=step.operation.to(dtype, device)) for step in self.steps]
+            except ValueError as error:
+                raise ValueError(f"expected a network that can be run in {dtype}, got one whose {error}") from error
+        return self._copies[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_copies": {}}
+
+    def digest(self) -> str:
+        """The same for networks that compute the same by the same steps: numbers, settings, order."""
+        digest = hashlib.sha256(json.dumps([list(self.input_shape), *map(_described, self.steps)]).encode())
+        for step in self.steps:
+            if _vouched(step):
+                raise TypeError(f"{step.name} is a layer of your own: what it computes cannot be told from its numbers")
+            for name, tensor in step.operation.tensors().items():
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+                digest.update(tensor.contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def rounded(self) -> FrozenNetwork:
+        """The network with its numbers rounded to those of float32: another network, in a file half as large."""
+        steps = [
+            replace(s, operation=replace(s.operation, **{n: _single(t) for n, t in s.operation.tensors().items()}))
+            for s in self.steps
+        ]
+        return FrozenNetwork(self.input_shape, steps, self.about)
+
+    def as_data(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The network as plain JSON and tensors, from which `from_data` makes it again."""
+        for step in self.steps:
+            if not step.operation.in_files:
+                raise TypeError(
+                    f"expected a network of operations that a file can hold, got {step.name}, a {step.layer} of your "
+                    "own; write it with layers that berncert knows (docs/layers.md)"
+                )
+        steps = [
+            _described(step) | {"name": step.name, "layer": step.layer, "tensors": list(step.operation.tensors())}
+            for step in self.steps
+        ]
+        tensors = {
+            f"{number}.{name}": tensor
+            for number, step in enumerate(self.steps, start=1)
+            for name, tensor in step.operation.tensors().items()
+        }
+        return {"input_shape": list(self.input_shape), "steps": steps, "about": self.about}, tensors
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> FrozenNetwork:
+        """The network that `as_data` wrote; a ValueError for anything that is not one."""
+        try:
+            steps = [_read_step(number, told, tensors) for number, told in enumerate(data["steps"], start=1)]
+            return cls(_tuples(data["input_shape"]), steps, data.get("about"))
+        except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError) as error:
+            raise ValueError(f"expected the steps of a frozen network, got something else ({error!r})") from error
+
+    def extra_repr(self) -> str:
+        return f"{self.input_shape} -> {self.output_shape}, {len(self.steps)} steps, {self.numbers} numbers"
+
+
+def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, ...]], V]) -> V:
+    """Walk through the steps with whatever is carried in the place of values, and return what the last one gives."""
+    values: dict[int, V] = {0: start}
+    last_use = {number: at for at, step in enumerate(steps, start=1) for number in step.inputs}
+    for at, step in enumerate(steps, start=1):
+        values[at] = visit(step, tuple(values[number] for number in step.inputs))
+        for number in set(step.inputs):
+            if last_use[number] == at:
+                del values[number]
+    return values[len(steps)]
+
+
+@contextmanager
+def plain_arithmetic() -> Iterator[None]:
+    """The arithmetic that rounding bounds assume: sums of products in the dtype of the values, in any order.
+
+    No reduced precision (TF32, bfloat16, automatic mixed precision), and no convolutions by way of transforms
+    (Winograd, FFT), which NNPACK and cuDNN may choose, and oneDNN on other processors than x86.
+    """
+    backends: Any = torch.backends
+    precisions = (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv)
+    before = [setting.fp32_precision for setting in precisions]
+    onednn = backends.mkldnn.set_flags
+    direct = platform.machine().lower() in ("x86_64", "amd64")
+    with ExitStack() as stack:
+        stack.enter_context(torch.backends.nnpack.flags(enabled=False))
+        stack.enter_context(torch.autocast("cpu", enabled=False))
+        if torch.cuda.is_available():
+            stack.enter_context(torch.autocast("cuda", enabled=False))
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False, allow_tf32=False))
+        if not direct:
+            stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
+        try:
+            for setting in precisions:
+                setting.fp32_precision = "ieee"
+            yield
+        finally:
+            for setting, precision in zip(precisions, before, strict=True):
+                setting.fp32_precision = precision
+
+
+def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, ...]:
+    """The shape of the image and of each step's result; a ValueError if some step does not fit, or is not valid."""
+    if not input_shape or not all(type(n) is int and n >= 1 for n in input_shape):
+        raise ValueError(f"expected input_shape like (3, 32, 32), without the batch, got {input_shape!r}")
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f"expected at most {MOST_STEPS} steps, got {len(steps)}")
+    shapes = [input_shape]
+    _require_size("the image", input_shape)
+    for at, step in enumerate(steps, start=1):
+        wanted = step.operation.arguments
+        fits = all(type(i) is int and 0 <= i < at for i in step.inputs)
+        if not fits or not step.inputs or wanted not in (None, len(step.inputs)):
+            raise ValueError(
+                f"{step.name}: expected the numbers of {wanted or 'some'} earlier values, got {step.inputs}"
+            )
+        try:
+            step.operation.check()
+            shapes.append(tuple(step.operation.output_shape(*(shapes[i] for i in step.inputs))))
+        except ValueError as error:
+            raise ValueError(f"{step.name}: {error}") from error
+        _require_size(step.name, shapes[-1])
+    return tuple(shapes)
+
+
+def _require_size(name: str, shape: Shape) -> None:
+    if len(shape) > 16 or math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"{name}: expected at most {MOST_NUMBERS} numbers, got a value of shape {shape}")
+
+
+def _described(step: Step) -> dict[str, Any]:
+    name = type(step.operation).__name__
+    return {"operation": name, "inputs": list(step.inputs), "settings": step.operation.settings()}
+
+
+def _read_step(number: int, told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
+    if told["operation"] not in OPERATIONS:
+        raise ValueError(f"expected an operation out of {', '.join(OPERATIONS)}, got {told['operation']!r}")
+    own = {name: _widened(tensors[f"{number}.{name}"]) for name in told["tensors"]}
+    settings = {name: _tuples(value) for name, value in told["settings"].items()}
+    operation = OPERATIONS[told["operation"]](**settings, **own)
+    return Step(operation, _tuples(told["inputs"]), str(told["name"]), str(told["layer"]))
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """In float64 or int64: what is narrower in a file is the same number."""
+    if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.int32):
+        raise ValueError(f"expected numbers in float64, float32, int64 or int32, got {tensor.dtype}")
+    return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64).contiguous()
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.float().double() if tensor.is_floating_point() else tensor
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _vouched(step: Step) -> bool:
+    return isinstance(step.operation, Vouched)

@@ -1,0 +1,38 @@
+"""The operations of frozen networks. Each is one class: evaluation, shape, bound, rounding and limits side by side."""
+
+from berncert.extractor.operations.base import OPERATIONS, Layer, Operation, Vouched
+from berncert.extractor.operations.combining import Add, Concatenate
+from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
+from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
+from berncert.extractor.operations.pooling import AdaptiveAverage, AdaptiveMaximum, AveragePool, MaximumPool
+from berncert.extractor.operations.rearranging import Gather, GroupSort, Householder, Reshape, Softmax
+
+__all__ = [
+    "OPERATIONS",
+    "Activation",
+    "AdaptiveAverage",
+    "AdaptiveMaximum",
+    "Add",
+    "AveragePool",
+    "Celu",
+    "Clamp",
+    "Concatenate",
+    "Convolution",
+    "Elu",
+    "Gather",
+    "GroupSort",
+    "Householder",
+    "Layer",
+    "Leaky",
+    "Linear",
+    "MaximumPool",
+    "Mean",
+    "Operation",
+    "PotentialStep",
+    "Reshape",
+    "Scale",
+    "Shift",
+    "Softmax",
+    "Softplus",
+    "Vouched",
+]

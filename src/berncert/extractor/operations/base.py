@@ -1,0 +1,160 @@
+"""What every operation of a frozen network can do, and how it is written down as plain data."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from berncert.extractor.bounds.gains import Known, NormGains
+from berncert.extractor.bounds.layer import LayerBound, Shape
+from berncert.extractor.bounds.value import ValueBound
+
+OPERATIONS: dict[str, type[Operation]] = {}
+"""By name, as files write them. Nothing else can be read from a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(ABC):
+    """One operation: its fields are float64 tensors, whole-number tensors, and plain numbers, words and tuples.
+
+    Values have the batch as their first axis, and each row of a result depends on the same row of the arguments only.
+    """
+
+    arguments: ClassVar[int | None] = 1
+    """How many values it takes; None for any number."""
+    in_files: ClassVar[bool] = True
+    """Whether it can be written to a file."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.in_files and not getattr(cls, "__abstractmethods__", None):
+            OPERATIONS[cls.__name__] = cls
+
+    @abstractmethod
+    def evaluate(self, *values: Tensor) -> Tensor:
+        """The result, in the dtype of the values, on their device; differentiable in the values."""
+
+    @abstractmethod
+    def output_shape(self, *shapes: Shape) -> Shape:
+        """The shape of the result, without the batch; a ValueError where the arguments do not fit."""
+
+    @abstractmethod
+    def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
+        """What is proven of the result, and the operation's own gains; None if it joins several values."""
+
+    def check(self) -> None:
+        """A ValueError if the numbers are not those of such an operation: files can hold anything."""
+        for name, tensor in self.tensors().items():
+            if tensor.dtype not in (torch.float64, torch.int64):
+                raise ValueError(f"expected {name} in float64 or int64, got {tensor.dtype}")
+            if not tensor.isfinite().all():
+                raise ValueError(f"expected a finite {name}, got NaN or infinity; nothing can be proven of it")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields that are tensors."""
+        return {name: value for name, value in self._values().items() if isinstance(value, Tensor)}
+
+    def settings(self) -> dict[str, Any]:
+        """The other fields, as plain JSON."""
+        return {name: value for name, value in self._values().items() if not isinstance(value, Tensor)}
+
+    def _values(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Self:
+        """A copy to evaluate with, its numbers rounded to this dtype."""
+        cast = {
+            name: tensor.to(device) if tensor.dtype == torch.int64 else tensor.to(device, dtype)
+            for name, tensor in self.tensors().items()
+        }
+        for name, tensor in cast.items():
+            if not tensor.isfinite().all():
+                raise ValueError(f"{name} is too large for {dtype}; run the network in float64")
+        return replace(self, **cast) if cast else self
+
+
+class Layer(Operation):
+    """An operation on one value."""
+
+    @abstractmethod
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        """What is proven of it, for inputs of this shape."""
+
+    def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
+        (value,) = values
+        return value.through(self.layer_bound(value.shape), self.output_shape(value.shape), unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Vouched(Layer):
+    """A module of the user's with a bound of the user's: `lipschitz_bound.register`. It is taken at their word."""
+
+    in_files: ClassVar[bool] = False
+
+    module: nn.Module
+    known: LayerBound
+    shapes: tuple[Shape, Shape]
+    """Of what it takes and of what it gives."""
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        (x,) = values
+        result: Tensor = self.module(x.clone())  # it may work in place
+        return result
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        if shapes != (self.shapes[0],):
+            raise ValueError(
+                f"expected an input of shape {self.shapes[0]}, for which the bound was given, got {shapes}"
+            )
+        return self.shapes[1]
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        return self.known
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Vouched:
+        return replace(self, module=copy.deepcopy(self.module).to(device, dtype))
+
+
+def layer_bound_of(said: LayerBound | Known | float, at_zero: float) -> LayerBound:
+    """What a user's rule says, in full and checked; `at_zero` is norm_2(f(0)), for a rule that does not say."""
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        said = {(2.0, 2.0): float(said)}
+    if not isinstance(said, LayerBound):
+        said = LayerBound(said, offset=at_zero)  # type: ignore[arg-type]
+    pairs = said.known if isinstance(said.known, Mapping) else (None,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"expected a rule to give a number, {{(s, t): number}} or a LayerBound, got {said.known!r}")
+    known = {(float(s), float(t)): float(factor) for (s, t), factor in said.known.items()}
+    if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
+        raise ValueError(f"expected bounds >= 0, got {dict(said.known)}; a bound that is not a number proves nothing")
+    if not all(norm >= 1 for pair in known for norm in pair):
+        raise ValueError(f"expected norms p with 1 <= p <= inf, got {list(said.known)}")
+    return replace(said, known=known)
+
+
+def require_map(shape: Shape) -> None:
+    """A ValueError for anything but a map: torch would take the batch for the channels of less."""
+    if len(shape) != 3:
+        raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
+
+
+def require_numbers(**numbers: Any) -> None:
+    """A ValueError that names the first of these that is not a finite number."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"expected {name} to be a finite number, got {value!r}")
+
+
+def require_counts(least: int, **counts: Any) -> None:
+    """A ValueError that names the first of these that is not a whole number, or pair of them, of at least `least`."""
+    for name, value in counts.items():
+        parts = value if isinstance(value, tuple) else (value,)
+        if not all(type(n) is int and least <= n <= 2**31 for n in parts):
+            raise ValueError(f"expected {name} to be whole numbers >= {least}, got {value!r}")

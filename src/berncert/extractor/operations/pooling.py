@@ -1,0 +1,189 @@
+"""Pooling of maps: by maximum, and by average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from berncert.extractor.bounds.gains import INF, copying
+from berncert.extractor.bounds.layer import LayerBound, Shape, absolute_norm
+from berncert.extractor.bounds.spectral import (
+    LARGEST_EXPLICIT,
+    UNIT,
+    Pair,
+    sums_over_inputs,
+    sums_over_outputs,
+)
+from berncert.extractor.operations.base import Layer, require_counts, require_map
+from berncert.extractor.operations.linear import matrix_norm
+
+
+class Windows(Layer):
+    """Looks at windows of a map, each channel by itself."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    ceil: bool
+    dilation: Pair = (1, 1)
+
+    def check(self) -> None:
+        require_counts(1, kernel=self.kernel, stride=self.stride, dilation=self.dilation)
+        require_counts(0, padding=self.padding)
+        pairs = (self.kernel, self.stride, self.padding, self.dilation)
+        if not all(len(pair) == 2 for pair in pairs) or not isinstance(self.ceil, bool):
+            raise ValueError(f"expected pairs of numbers, for height and width, got {self.settings()}")
+        if any(2 * p > k for p, k in zip(self.padding, self.kernel, strict=True)):
+            raise ValueError(f"expected a padding of at most half the kernel, got {self.padding} and {self.kernel}")
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        require_map(shapes[0])
+        axes = zip(shapes[0][1:], self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        ends = tuple(self._outputs(*axis) for axis in axes)
+        if min(ends) < 1:
+            raise ValueError(f"expected a map at least as large as the kernel {self.kernel}, got shape {shapes[0]}")
+        return (shapes[0][0], *ends)
+
+    def _outputs(self, size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+        span = size + 2 * padding - dilation * (kernel - 1) - 1
+        count = (span + (stride - 1 if self.ceil else 0)) // stride + 1
+        # the last window must begin inside the map or the padding before it
+        return count - 1 if self.ceil and (count - 1) * stride >= size + padding else count
+
+
+@dataclass(frozen=True, eq=False)
+class MaximumPool(Windows):
+    """The maximum of each window."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair = (0, 0)
+    ceil: bool = False
+    dilation: Pair = (1, 1)
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        return F.max_pool2d(values[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        """Each output is an input; one that lies in many windows may be used so many times."""
+        outputs = self.output_shape(shape)[1:]
+        axes = zip(shape[1:], outputs, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        counts = [_window_counts(*axis) for axis in axes]
+        if min(least for least, _ in counts) < 1:
+            raise ValueError("expected windows that hold at least one pixel, got one of padding only")
+        return LayerBound(copying(math.prod(most for _, most in counts)), keeps_limits=True)
+
+
+def _window_counts(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[int, int]:
+    """The fewest pixels in a window, and the most windows that a pixel is in."""
+    windows = [
+        [at for j in range(kernel) if 0 <= (at := i * stride + j * dilation - padding) < size] for i in range(outputs)
+    ]
+    return min(map(len, windows)), _most_common(size, windows)
+
+
+def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
+    counts = [0] * size
+    for window in windows:
+        for i in window:
+            counts[i] += 1
+    return max(1, *counts)
+
+
+class Adaptive(Layer):
+    """Windows that share the map out evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
+
+    outputs: Pair
+
+    def check(self) -> None:
+        require_counts(1, outputs=self.outputs)
+        if len(self.outputs) != 2:
+            raise ValueError(f"expected a height and a width, got {self.outputs}")
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        require_map(shapes[0])
+        return (shapes[0][0], *self.outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveMaximum(Adaptive):
+    """The maximum of each window."""
+
+    outputs: Pair
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        return F.adaptive_max_pool2d(values[0], self.outputs)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        times = (
+            _most_common(n, (range(i * n // m, -(-(i + 1) * n // m)) for i in range(m)))
+            for n, m in zip(shape[1:], self.outputs, strict=True)
+        )
+        return LayerBound(copying(math.prod(times)), keeps_limits=True)
+
+
+@dataclass(frozen=True, eq=False)
+class AveragePool(Windows):
+    """The average of each window, over its pixels or over a number that is given."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair = (0, 0)
+    ceil: bool = False
+    count_padding: bool = True
+    divisor: int | None = None
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.count_padding, bool):
+            raise ValueError(f"expected count_padding to be true or false, got {self.count_padding!r}")
+        if self.divisor is not None:
+            require_counts(1, divisor=self.divisor)
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        options = (self.kernel, self.stride, self.padding, self.ceil, self.count_padding, self.divisor)
+        return F.avg_pool2d(values[0], *options)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        return average_bound(self, shape)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveAverage(Adaptive):
+    """The average of each window."""
+
+    outputs: Pair
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(values[0], self.outputs)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        return average_bound(self, shape)
+
+
+def average_bound(pool: AveragePool | AdaptiveAverage, shape: Shape) -> LayerBound:
+    """A linear map without negative entries, the same for each channel."""
+    image = (1, *shape[1:])
+    fan = math.prod(image)
+    wider = 1 + 4 * (fan + 8) * UNIT
+    known = {
+        (1.0, 1.0): sums_over_inputs(pool.evaluate, image) * wider,
+        (INF, INF): sums_over_outputs(pool.evaluate, image) * wider,
+    }
+    if fan <= LARGEST_EXPLICIT:
+        basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
+        known[2.0, 2.0] = matrix_norm(pool.evaluate(basis).flatten(1).T) * wider
+    # sums come before their division
+    return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, _divisor(pool)))
+
+
+def _divisor(pool: AveragePool | AdaptiveAverage) -> int:
+    """The most that a sum is divided by."""
+    if isinstance(pool, AdaptiveAverage):
+        return 1
+    return pool.divisor or math.prod(pool.kernel)
