@@ -167,14 +167,15 @@ def _vouched(module: nn.Module, shape: Shape) -> Vouched:
     return Vouched(module, bound, (shape, tuple(out.shape[1:])))
 
 
-def constant(value: Any, name: str = "a constant") -> Tensor:
+def constant(value: Any, name: str = "constant") -> Tensor:
     """A number or tensor as float64, the very same number, in memory of its own."""
-    tensor = torch.as_tensor(value).detach().cpu()
+    wide = torch.float64 if isinstance(value, float) else None  # torch would make it float32
+    tensor = torch.as_tensor(value, dtype=wide).detach().cpu()
     if tensor.is_complex():
-        raise TypeError(f"expected {name} of real numbers, got complex ones")
+        raise TypeError(f"expected a {name} of real numbers, got complex ones")
     exact = tensor.double()
     if not tensor.is_floating_point() and not torch.equal(exact.to(tensor.dtype), tensor):
-        raise ValueError(f"expected {name} that float64 can hold, got {value!r}")
+        raise ValueError(f"expected a {name} that float64 can hold, got {value!r}")
     if not exact.isfinite().all():
         raise ValueError(f"expected a finite {name}, got NaN or infinity; nothing can be proven of such a layer")
     return exact.clone().contiguous()

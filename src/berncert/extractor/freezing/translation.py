@@ -123,7 +123,7 @@ class Translator:
                 values[node] = self.image
                 continue
             args = fx.node.map_arg(node.args, values.__getitem__)
-            kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+            kwargs = dict(fx.node.map_arg(node.kwargs, values.__getitem__))
             if node.op == "output":
                 return self._leading_to(args[0])
             self.name, self.layer = name_of(node), ""

@@ -1,0 +1,350 @@
+"""Ways in which a claim about a network could be false, each found once: none of them is possible any more."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import berncert
+from berncert.extractor import FrozenNetwork, Normalise, UnitCube, build, freeze, lipschitz_bound
+from berncert.extractor.frozen import Step
+from berncert.extractor.lipschitz import lipschitz_table
+from berncert.extractor.operations import Scale
+
+HALVES = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)  # two classes that meet at 1/2
+
+
+class Net(nn.Module):
+    """A forward and what it uses."""
+
+    def __init__(self, forward: Callable[[Any, Tensor], Tensor], **parts: Any) -> None:
+        super().__init__()
+        self.run = forward
+        for name, part in parts.items():
+            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+def classifier(extractor: nn.Module, coefficients: Tensor = HALVES) -> berncert.Classifier:
+    return berncert.Classifier(extractor, berncert.SmoothedHead(coefficients)).eval()
+
+
+def certified(extractor: nn.Module, image: float = 0.0, **options: Any) -> float:
+    """The radius of one pixel, whose feature decides between two classes at 1/2."""
+    return float(berncert.certify(classifier(extractor), [[image]], **options).radius[0])
+
+
+# ---- numbers are what they are ----
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("number", [0.7, 0.1, 1 / 3, 1e-3])
+def test_numbers_in_a_forward_are_not_rounded(number: float, dtype: torch.dtype) -> None:
+    truth = {"times": Fraction(1, 2) / Fraction(number), "over": Fraction(1, 2) * Fraction(number)}
+    nets = {
+        "times": Net(lambda s, x: (x * number).clamp(0, 1), weight=torch.zeros(1)),
+        "over": Net(lambda s, x: (x / number).clamp(0, 1), weight=torch.zeros(1)),
+    }
+    for name, net in nets.items():
+        radius = certified(net.to(dtype))
+        assert 0.999 * truth[name] <= Fraction(radius) <= truth[name]
+
+
+def test_a_factor_that_float32_flushes_to_zero_is_bounded_as_it_is() -> None:
+    net = Net(lambda s, x: ((x * 1e-46) * 1e46).clamp(0, 1), weight=torch.zeros(1))
+    assert 0.499 <= certified(net) <= 0.5
+    assert certified(Net(lambda s, x: (x * 1e-46).clamp(0, 1), weight=torch.zeros(1)), dtype=torch.float32) <= 0.5e46
+
+
+def test_the_factors_of_a_densenet_are_frozen_as_they_were_computed() -> None:
+    network = build("densenet", (1, 8, 8), 3, depth=10, growth=2).eval()
+    wanted = {module.keep for module in network.modules() if hasattr(module, "keep")}
+    frozen = {float(step.operation.by) for step in freeze(network, (1, 8, 8)).steps
+              if isinstance(step.operation, Scale) and step.operation.by.ndim == 0}  # fmt: skip
+    assert wanted <= frozen
+
+
+def test_limits_of_a_clamp_are_those_that_were_written() -> None:
+    net = Net(lambda s, x: x.clamp(0.1, 0.7), weight=torch.zeros(1))
+    images = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    assert freeze(net, (1,))(images).flatten().tolist() == [0.1, 0.7]
+    value = lipschitz_table(net, (1,), unit=2.0**-24).value
+    single = freeze(net, (1,))(images.float()).double()
+    gap = float((single - freeze(net, (1,))(images)).abs().max())
+    assert gap <= value.error[0] * 1.0 + value.error[1]
+
+
+# ---- files hold anything ----
+
+
+@pytest.mark.parametrize("std", [-0.5, 0.0, math.nan, math.inf])
+def test_a_normalisation_that_is_none_is_refused(std: float) -> None:
+    layer = Normalise([0.5], [0.5])
+    layer.std.fill_(std)
+    with pytest.raises(ValueError, match="std"):
+        freeze(nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2))
+
+
+def test_a_negative_scale_in_a_file_is_bounded_by_its_size(tmp_path: Path) -> None:
+    steps = [Step(Scale(torch.tensor([-0.01], dtype=torch.float64), divide=True), (0,), "std", "Normalise")]
+    berncert.save(FrozenNetwork((1,), steps), tmp_path / "model")
+    network = berncert.load(tmp_path / "model")
+    assert lipschitz_bound(network, (1,)) >= 100
+
+
+# ---- the caller's images and the caller's network stay as they are ----
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "first",
+    [
+        nn.ReLU(inplace=True),
+        nn.LeakyReLU(0.5, inplace=True),
+        Net(lambda s, x: x.div_(255)),
+        Net(lambda s, x: F.relu(x, True)),
+        Net(lambda s, x: F.leaky_relu(x, 0.5, inplace=1)),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+def test_a_step_in_place_changes_nothing_of_the_callers(first: nn.Module, dtype: torch.dtype) -> None:
+    model = classifier(nn.Sequential(first, nn.Flatten(), nn.Linear(4, 1), nn.Sigmoid()))
+    images = torch.linspace(-30000, 30000, 8, dtype=dtype).reshape(2, 1, 2, 2)
+    before = images.clone()
+    berncert.certify(model, images, dtype=dtype)
+    assert torch.equal(images, before)
+
+
+def test_a_frozen_network_has_numbers_of_its_own() -> None:
+    network = nn.Sequential(nn.Linear(2, 1), nn.Sigmoid()).double().eval()
+    frozen = freeze(network, (2,))
+    bound = lipschitz_bound(frozen, (2,))
+    network[0].weight.data.mul_(100)
+    assert lipschitz_bound(frozen, (2,)) == bound
+    assert lipschitz_bound(network, (2,)) == pytest.approx(100 * bound)
+
+
+def test_a_frozen_network_that_is_changed_is_run_and_bounded_as_changed() -> None:
+    frozen = freeze(nn.Sequential(nn.Linear(2, 1)).eval(), (2,))
+    image = torch.ones(1, 2)
+    before, bound = frozen(image), lipschitz_bound(frozen, (2,))
+    frozen.steps[0].operation.tensors()["weight"].mul_(2)
+    frozen.steps[0].operation.tensors()["bias"].mul_(2)
+    assert torch.allclose(frozen(image), 2 * before)
+    assert lipschitz_bound(frozen, (2,)) == pytest.approx(2 * bound)
+
+
+# ---- functions that jump ----
+
+
+@pytest.mark.parametrize("threshold", [-1000.0, 0.0, 1.0, 19.0])
+def test_a_softplus_that_jumps_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match="threshold"):
+        lipschitz_bound(nn.Softplus(threshold=threshold), (3,))
+
+
+def test_a_softplus_is_evaluated_without_its_jump() -> None:
+    frozen = freeze(nn.Softplus(), (1,))
+    x = 20 + torch.linspace(-1e-6, 1e-6, 101, dtype=torch.float64)[:, None]
+    slopes = frozen(x).diff(dim=0) / x.diff(dim=0)
+    assert float(slopes.abs().max()) <= 1 + 1e-6
+
+
+# ---- a subclass is what its own code does ----
+
+
+class ByClass(nn.Linear):
+    @classmethod
+    def forward(cls, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x * 100
+
+
+class ByPart(nn.Linear):
+    def times(self, factor: float, x: Tensor) -> Tensor:
+        return x * factor
+
+    forward = partialmethod(times, 100.0)  # type: ignore[assignment]
+
+
+class ByProperty(nn.ReLU):
+    @property
+    def forward(self) -> Callable[[Tensor], Tensor]:  # type: ignore[override]
+        return lambda x: x * 100
+
+
+class ByCall(nn.Identity):
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * 100
+
+
+def own_conv_forward() -> nn.Module:
+    layer = nn.Conv2d(1, 1, 1, bias=False)
+    layer.weight.data.fill_(1.0)
+    layer._conv_forward = lambda x, weight, bias: x * 100  # type: ignore[method-assign]
+    return layer
+
+
+def own_forward() -> nn.Module:
+    layer = nn.ReLU()
+    layer.forward = lambda x: x * 100  # type: ignore[method-assign, assignment]
+    return layer
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ByClass(4, 4), lambda: ByPart(4, 4), ByProperty, ByCall, own_conv_forward, own_forward]
+)
+def test_code_that_replaces_a_layers_own_is_followed_or_refused(make: Callable[[], nn.Module]) -> None:
+    layer = make().eval()
+    try:
+        bound = lipschitz_bound(nn.Sequential(layer, nn.Flatten()), (1, 4, 4))
+    except TypeError:
+        return
+    assert bound >= 100
+
+
+# ---- the batch ----
+
+
+def test_a_constant_chosen_by_the_size_of_the_batch_is_refused() -> None:
+    table = torch.cat([torch.ones(1), torch.full((99,), 25.0)])
+    for net in (
+        Net(lambda s, x: (x * s.t.narrow(0, x.shape[0], 1)).clamp(0, 1), t=table),
+        Net(lambda s, x: (x * s.t[x.shape[0]]).clamp(0, 1), t=table),
+        Net(lambda s, x: (x * s.t[: x.size(0)].sum()).clamp(0, 1), t=table),
+        Net(lambda s, x: x * x.shape[0], t=table),
+    ):
+        with pytest.raises(TypeError, match=r"batch|cannot be followed"):
+            certified(net)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3, 5, 7, 15, 30, 210, 2 * 3 * 5 * 7 * 11 * 13])
+def test_images_of_a_batch_that_change_places_are_refused(shift: int) -> None:
+    for forward in (
+        lambda s, x: torch.roll(x, shift, 0),
+        lambda s, x: x.roll(shift, dims=0),
+        lambda s, x: x.roll(shifts=(shift, 0), dims=(-2, 1)),
+        lambda s, x: torch.roll(x, shift * 4),
+    ):
+        with pytest.raises(TypeError, match="apart"):
+            freeze(Net(forward), (4,))
+
+
+def test_a_view_as_another_dtype_is_no_rearrangement() -> None:
+    for dtype in (torch.int64, torch.float32):
+        with pytest.raises(TypeError, match="whole numbers"):
+            freeze(Net(lambda s, x, dtype=dtype: x.view(dtype)), (4,))
+
+
+@pytest.mark.parametrize("flag", [True, 1, 1.0, "yes"])
+def test_a_value_that_is_changed_in_place_and_used_again_is_refused_whatever_the_flag(flag: Any) -> None:
+    def forward(s: Any, x: Tensor) -> Tensor:
+        z = x * 1
+        return F.leaky_relu(z, 100.0, inplace=flag) + z
+
+    with pytest.raises(TypeError):
+        lipschitz_bound(Net(forward), (3,))
+
+
+# ---- arithmetic ----
+
+
+def test_no_radius_reaches_where_float32_overflows() -> None:
+    # 1e30 x and back: true to the image in real arithmetic, infinite in float32 beyond 3.4e8
+    net = Net(lambda s, x: ((x * 1e30) * 1e-30 / 1e10).clamp(0, 1), weight=torch.zeros(1))
+    model = classifier(net)
+    for dtype, most in ((torch.float32, 3.4e8), (torch.float64, 0.5e10)):
+        c = berncert.certify(model, [[1.0]], dtype=dtype)
+        assert c.radius[0] <= most
+    assert c.radius[0] >= 0.49e10
+    assert berncert.certify(model, [[1.0]], dtype=torch.float32).status[0] in (
+        berncert.Status.OVERFLOW, berncert.Status.EXTRACTION,
+    )  # fmt: skip
+
+
+def test_overflow_within_the_ball_caps_the_radius() -> None:
+    # features move with the first pixel only; the second is multiplied up and thrown away, but may overflow
+    weight = torch.tensor([[1.0, 0.0], [0.0, 1e37]])
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False), UnitCube(2.0))
+    net[0].weight.data, net[1].weight.data = weight, torch.tensor([[1.0, 0.0]])
+    model = classifier(net)
+    c = berncert.certify(model, [[-0.9, 0.0]], dtype=torch.float32)
+    assert c.radius[0] <= 3.4e38 / 1e37
+    assert c.status[0] in (berncert.Status.OVERFLOW, berncert.Status.EXTRACTION)
+
+
+@pytest.mark.parametrize("variance", [-9.9e-6, -1e-9])
+def test_a_variance_below_zero_is_refused(variance: float) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.BatchNorm1d(2)).eval()
+    network[2].running_var.fill_(variance)
+    with pytest.raises(ValueError, match="variance"):
+        freeze(network, (1, 2, 2))
+
+
+@pytest.mark.parametrize("batch", [1, 16, 33])
+@pytest.mark.parametrize("mkldnn", [True, False])
+def test_float32_convolutions_stay_within_their_allowed_error(mkldnn: bool, batch: int) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(64, 64, 3, padding=1)
+    frozen = freeze(layer.eval(), (64, 16, 16))
+    value = lipschitz_table(frozen, (64, 16, 16), unit=2.0**-24).value
+    images = torch.randn(batch, 64, 16, 16, dtype=torch.float64)
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.set_flags(mkldnn, None, None, None)
+    try:
+        gap = (frozen(images.float()).double() - frozen(images)).flatten(1).norm(dim=1)
+        direct = (frozen(images.float()).double() - frozen(images)).abs().max()
+    finally:
+        torch.backends.mkldnn.set_flags(before, None, None, None)
+    assert bool((gap <= value.error[0] * images.flatten(1).norm(dim=1) + value.error[1]).all())
+    assert float(direct) < 2e-5  # sums of products: a transform was 20 times as far off
+
+
+def test_reduced_precision_that_a_user_chose_is_left_out_and_put_back() -> None:
+    torch.set_float32_matmul_precision("medium")
+    try:
+        layer = nn.Linear(256, 8).eval()
+        frozen, x = freeze(layer, (256,)), torch.randn(4, 256)
+        assert torch.allclose(frozen(x).double(), frozen(x.double()), atol=1e-5)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+# ---- what is exported, saved and pickled is what is certified ----
+
+
+def test_an_exported_network_is_the_certified_one_bit_for_bit() -> None:
+    extractor = build("mlp", (1, 4, 4), 3, depth=2, width=16).eval()
+    exported, frozen = berncert.extractor.export(extractor), freeze(extractor, (1, 4, 4))
+    weights = [m.weight for m in exported.modules() if isinstance(m, nn.Linear)]
+    kept = [s.operation.tensors()["weight"] for s in frozen.steps if "weight" in s.operation.tensors()]
+    assert all(torch.equal(a, b) for a, b in zip(weights, kept, strict=True))
+
+
+@pytest.mark.parametrize("of", ["mlp", "resnet"])
+@pytest.mark.parametrize("construction", ["lipschitz", "paper"])
+def test_models_and_functions_that_mention_the_package_can_be_pickled(of: str, construction: str) -> None:
+    small = {"mlp": {"depth": 1, "width": 8}, "resnet": {"depth": 8, "width": 2}}[of]
+    model = classifier(build(of, (1, 8, 8), 1, construction=construction, **small))
+    images = torch.rand(2, 1, 8, 8)
+    for again in (pickle.loads(pickle.dumps(model)), pickle.loads(pickle.dumps(model.freeze()))):
+        assert torch.allclose(again(images), model(images), atol=1e-6)
+        assert again.extractor(images).shape == (2, 1)
+    cloudpickle = pytest.importorskip("cloudpickle")
+    copied = pickle.loads(cloudpickle.dumps(lambda x: berncert.certify(model, x).radius))
+    assert copied(images).tolist() == berncert.certify(model, images).radius.tolist()
