@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 import berncert
 from berncert.certification import Classifier
-from berncert.certification.images import proven_flow
 from berncert.extractor import UnitCube, build
 from berncert.study.checkpoint import save
 from berncert.study.explanation import Explanation, Sample, explain
@@ -71,11 +70,10 @@ def lengths(vectors: np.ndarray, norm: float) -> np.ndarray:
 
 
 def saved(path: Path, *, kind: str = "mlp", degree: int = 2, about: dict[str, Any] | None = None) -> Classifier:
-    """A small untrained model of 4x4 images at that path, with what is proven of it."""
+    """A small untrained model of 4x4 images at that path."""
     torch.manual_seed(1)
     extractor = build("mlp", (1, 4, 4), 3, depth=1, width=8, side=2.0)
     head = build_head(kind, 3, 4, scale=2.0, width=8, degree=degree)
     model = Classifier(extractor, smoothed(head)).eval()
-    proven_flow(extractor, (1, 4, 4))
     save(model, path, base=head, about=about)
     return model

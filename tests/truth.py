@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor import lipschitz_table
-from berncert.extractor.bounds.layer import LayerBound, apply_rule, find_rule
+from berncert.extractor.bounds.layer import LayerBound
+from berncert.extractor.freezing.modules import operations_of
 
 INF = math.inf
 PLAIN = (1.0, 2.0, INF)
@@ -73,7 +74,7 @@ def assert_matrix_bounded(
     module: nn.Module, shape: Sequence[int], matrices: Sequence[Tensor], p: float, every_pair: bool = True
 ) -> float:
     """No pair of norms, p included, is bounded below what a matrix does; returns the 2-norm's bound over the truth."""
-    gains = lipschitz_table(module, shape, p).flow.gains
+    gains = lipschitz_table(module, shape, p).value.gains
     for s, t in itertools.product(gains.norms, gains.norms):
         if every_pair or s <= t:
             truth = max(norm_between(m, s, t) for m in matrices)
@@ -94,7 +95,7 @@ def assert_smooth_bounded(
     """As above, of a module that is differentiable almost everywhere; and of pairs of points, near and far."""
     rng = np.random.default_rng(seed)
     xs = [torch.tensor(rng.normal(scale=spread, size=(1, *shape))) for _ in range(points)]
-    gains = lipschitz_table(module, shape, p).flow.gains
+    gains = lipschitz_table(module, shape, p).value.gains
     with torch.no_grad():
         for (i, a), (_, b) in itertools.combinations(enumerate(xs), 2):
             near = a + (b - a) * 10.0 ** -(i % 4)
@@ -110,8 +111,7 @@ def odd_norm(rng: np.random.Generator) -> float:
     return float(rng.choice([1.5, 3.0, 1.1, 6.0]))
 
 
-def facts(module: nn.Module, shape: tuple[int, ...]) -> LayerBound:
-    """What the module's rule says of it."""
-    rule = find_rule(module)
-    assert rule is not None
-    return apply_rule(rule, module, shape)
+def layer_bound(module: nn.Module, shape: tuple[int, ...]) -> LayerBound:
+    """What is proven of a module that is one operation."""
+    (operation,) = operations_of(module, shape)
+    return operation.layer_bound(shape)

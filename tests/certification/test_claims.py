@@ -66,8 +66,10 @@ def test_numbers_in_a_forward_are_not_rounded(number: float, dtype: torch.dtype)
 
 
 def test_a_factor_that_float32_flushes_to_zero_is_bounded_as_it_is() -> None:
-    net = Net(lambda s, x: ((x * 1e-46) * 1e46).clamp(0, 1), weight=torch.zeros(1))
+    net = Net(lambda s, x: ((x * 1e-46) * 1e46).clamp(0, 1), weight=torch.zeros(1)).double()
     assert 0.499 <= certified(net) <= 0.5
+    with pytest.raises(ValueError, match=r"too large for torch\.float32"):
+        certified(net, dtype=torch.float32)
     assert certified(Net(lambda s, x: (x * 1e-46).clamp(0, 1), weight=torch.zeros(1)), dtype=torch.float32) <= 0.5e46
 
 

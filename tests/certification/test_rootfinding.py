@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import berncert
-from berncert.certification.images import proven_flow
 from berncert.certification.rootfinding import (
     SOLVERS,
     BoundarySystem,
@@ -310,5 +309,6 @@ def test_of_images_it_is_that_of_their_features_over_the_proven_bound(norm):
     np.testing.assert_allclose(found.feature_distance_estimate, inner.distance_estimate, rtol=1e-9)
     np.testing.assert_array_equal(found.distance_estimate, found.feature_distance_estimate / found.lipschitz_bound)
     np.testing.assert_array_equal(found.predicted, model(images).argmax(dim=1))
-    proven = proven_flow(model.extractor, (1, 2, 2), norm).gains.factor(norm, found.feature_norm[0])
+    value = berncert.lipschitz_table(model.extractor, (1, 2, 2), norm).value
+    proven = value.gains.factor(norm, found.feature_norm[0])
     assert set(found.lipschitz_bound) == {proven}

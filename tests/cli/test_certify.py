@@ -63,7 +63,7 @@ def test_json_is_one_document_that_agrees_with_the_run(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["certify", "nothing"], "expected the path of a checkpoint, or one that comes with the package"),
+        (["certify", "nothing"], "expected the path of a checkpoint, or the name of one that is shipped"),
         (["certify", "digits", "--norm", "0.5"], "expected norm >= 1, got 0.5"),
         (["certify", "digits", "--norm", "two"], "expected norm to be a number, got 'two'"),
         (["certify", "digits", "--limit", "0"], "expected limit >= 1, got 0"),

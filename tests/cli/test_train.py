@@ -12,7 +12,7 @@ import torch
 
 import berncert
 from berncert.cli import main
-from berncert.study.checkpoint import describe
+from berncert.study.checkpoint import open_checkpoint
 from berncert.study.recipes import SECTIONS, recipe_names
 
 QUICK = ["moons", "--epochs", "2", "--option", "width=8", "--train-limit", "200"]
@@ -25,7 +25,7 @@ def test_a_training_ends_with_a_model_that_loads(tmp_path: Path, capsys: pytest.
     assert "berncert.load" in output
     model = berncert.load(tmp_path / "run" / "model.safetensors")
     assert model(torch.zeros(1, 2)).shape == (1, 2)
-    settings = describe(tmp_path / "run" / "model.safetensors")["about"]["recipe"]
+    settings = open_checkpoint(tmp_path / "run" / "model.safetensors").about["recipe"]
     assert settings["model"]["options"] == {"depth": 3, "width": 8}
     assert settings["data"]["train_limit"] == 200
     assert {p.name for p in (tmp_path / "run").iterdir()} >= {"log.tsv", "log.png", "recipe.json", "state.safetensors"}

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor.architectures import ARCHITECTURES, CONSTRUCTIONS, Extractor, build, default_options
-from berncert.extractor.lipschitz import lipschitz_bound
 from berncert.extractor.layers import PotentialStep
+from berncert.extractor.lipschitz import lipschitz_bound
 
 SHAPES = [(1, 28, 28), (3, 32, 32)]
 SMALL: dict[str, dict[str, Any]] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from berncert.extractor.remembered import fingerprint, remember
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
@@ -18,7 +19,6 @@ import berncert
 from berncert.certification import Classifier
 from berncert.extractor import Extractor, MaxMin, build, export, lipschitz_bound, lipschitz_table, remembered
 from berncert.extractor.bounds.layer import RULES
-from berncert.extractor.remembered import fingerprint, remember
 from berncert.study.checkpoint import describe, load, save
 from berncert.study.heads import build_head, smoothed
 

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 import berncert
 from berncert.certification import Classifier
 from berncert.extractor import build
+from berncert.extractor.freezing.modules import VOUCHED
 from berncert.study import checkpoint
-from berncert.study.checkpoint import FORMAT, describe, load, save, shipped, write
+from berncert.study.checkpoint import FORMAT, load, open_checkpoint, save, shipped, write
 from berncert.study.heads import HEADS, build_head, smoothed
 
 DTYPES = [torch.float32, torch.float64]
@@ -54,10 +55,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.safetensors"
 
 
-def assert_same_outputs(one: nn.Module, other: nn.Module, x: Tensor) -> None:
-    a, b = one(x), other(x)
+def assert_same_outputs(one: Classifier, other: Classifier, x: Tensor) -> None:
+    """The same bits as the frozen model gives, and the same as the model itself up to rounding."""
+    a, b = one.freeze()(x), other(x)
     assert a.dtype == b.dtype
     assert torch.equal(a, b)
+    torch.testing.assert_close(b, one(x), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -133,11 +136,11 @@ def test_loading_draws_no_random_numbers(path: Path) -> None:
 def test_a_checkpoint_tells_what_it_is(path: Path) -> None:
     model, about = small("mlp"), {"text": "ü\n", "numbers": [1, 0.1, None], "nested": {"a": True}}
     save(smooth_model(model), path, base=model.head, about=about)  # type: ignore[arg-type]
-    told = describe(path)
-    assert told["about"] == about
-    assert told["head"] == {"coefficients": [3, 2, 2, 2]}
-    assert told["extractor"] == model.extractor.description
-    assert told["base"] == model.head.description
+    described = open_checkpoint(path).description()
+    assert described["about"] == about
+    assert described["head"] == {"coefficients": [3, 2, 2, 2]}
+    assert described["extractor"]["about"] == model.extractor.description
+    assert described["base"] == model.head.description
     assert load_file(path).keys() >= {"head.coefficients", "base.layers.0.weight"}  # any safetensors reader shows it
 
 
@@ -191,11 +194,44 @@ def test_a_model_that_is_not_as_its_description_builds_it_is_refused_or_comes_ba
         assert_same_outputs(model, loaded, x)
 
 
-def test_parts_that_do_not_tell_how_they_are_built_are_refused(path: Path) -> None:
+def test_a_network_of_the_users_own_is_saved_and_certified_as_it_is(path: Path) -> None:
+    torch.manual_seed(5)
+    network = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3), nn.Sigmoid()
+    ).eval()
+    model, x = Classifier(network, smoothed(build_head("mlp", 3, 3, degree=2))), images()
+    save(model, path, input_shape=(1, 4, 4))
+    torch.testing.assert_close(load(path)(x), model(x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(berncert.certify(load(path), x).radius, berncert.certify(model, x).radius)
+
+
+def test_parts_alone_come_back_as_they_were(path: Path) -> None:
+    model, x = smooth_model(small()).freeze(), images()
+    save(model.extractor, path)
+    assert torch.equal(load(path)(x), model.extractor(x))
+    save(model.head, path)
+    assert torch.equal(load(path)(model.extractor(x)), model(x))
+
+
+class Own(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, :3] * 2
+
+
+def test_what_a_file_cannot_hold_is_refused(path: Path) -> None:
     model = small()
-    for parts in ((nn.Flatten(), model.head), (model.extractor, nn.Linear(3, 3))):
-        with pytest.raises(TypeError, match=r"expected a part that tells how it is built .*; make it with berncert"):
-            save(Classifier(*parts), path)
+    with pytest.raises(TypeError, match=r"expected a smoothed head, got Linear.* smooth it first"):
+        save(Classifier(model.extractor, nn.Linear(3, 3)), path)
+    with pytest.raises(ValueError, match="expected input_shape"):
+        save(Classifier(Own(), model.head), path)
+    with pytest.raises(TypeError, match="freeze a network first"):
+        save(Own(), path)  # type: ignore[arg-type]
+    berncert.lipschitz_bound.register(Own, lambda module, shape: 2.0)  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(TypeError, match=r"of your own; write it with layers that berncert knows"):
+            save(Classifier(Own(), model.head).eval(), path, input_shape=(1, 4, 4))
+    finally:
+        del VOUCHED[Own]
     assert list(path.parent.iterdir()) == []
 
 
@@ -240,7 +276,7 @@ def altered(content: bytes, positions: Iterator[int] | range, masks: tuple[int, 
 
 def test_a_file_with_any_byte_altered_is_refused_or_says_the_same(path: Path, content: bytes) -> None:
     """Header, description and tensors; a few bytes of the header are spaces, which may be others."""
-    told, tensors = describe(path), load_file(path)
+    described, tensors = open_checkpoint(path).description(), load_file(path)
     size = 8 + int.from_bytes(content[:8], "little")
     header, rest = range(size), range(size, len(content))
     chance = random.Random(0)
@@ -252,7 +288,7 @@ def test_a_file_with_any_byte_altered_is_refused_or_says_the_same(path: Path, co
     for position, changed in samples:
         path.write_bytes(changed)
         if not refused(path):
-            assert describe(path) == told, position
+            assert open_checkpoint(path).description() == described, position
             same = load_file(path)
             assert all(torch.equal(tensors[key], same[key]) for key in tensors), position
 
@@ -295,10 +331,19 @@ def test_what_is_no_checkpoint_is_refused(path: Path, tmp_path: Path) -> None:
     [
         {},
         [],
-        {"extractor": {}, "head": {}, "proofs": {}},
-        {"extractor": {"name": "mlp"}, "head": {"coefficients": [2]}, "proofs": {}},
-        {"extractor": {"name": "mlp", "input_shape": [4], "dim": 2, "new": 1}, "head": {"kind": "mlp"}, "proofs": {}},
-        {"extractor": None, "head": 3, "proofs": {}},
+        {"extractor": {}, "head": {}, "base": None, "about": {}},
+        {"extractor": None, "head": None, "base": None, "about": {}},
+        {"extractor": {"input_shape": [4], "steps": []}, "head": {"coefficients": [2]}, "base": None, "about": {}},
+        {"extractor": {"input_shape": [4], "steps": [{}]}, "head": None, "base": None, "about": {}},
+        {"extractor": {"input_shape": [10**9, 10**9], "steps": []}, "head": None, "base": None, "about": {}},
+        {"extractor": None, "head": {"kind": "mlp", "dim": 3, "classes": 2, "width": 20000}, "base": None, "about": {}},
+        {
+            "extractor": None,
+            "head": {"kind": "polynomial", "dim": 60, "classes": 2, "degree": 9},
+            "base": None,
+            "about": {},
+        },
+        {"extractor": None, "head": 3, "base": None, "about": {}},
     ],
     ids=str,
 )
@@ -338,7 +383,7 @@ def test_what_cannot_be_written_as_json_leaves_the_old_file(path: Path) -> None:
 def test_every_shipped_checkpoint_loads(name: str) -> None:
     if name in shipped():
         assert isinstance(load(name), Classifier)
-        assert describe(name)["about"]["data"]["classes"]
+        assert open_checkpoint(name).about["data"]["classes"]
 
 
 def test_the_checkpoints_of_the_package_have_a_place() -> None:

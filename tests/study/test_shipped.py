@@ -10,7 +10,7 @@ import pytest
 import berncert
 from berncert.study import data
 from berncert.study.attacks import Attack, attacked_accuracy
-from berncert.study.checkpoint import describe, shipped
+from berncert.study.checkpoint import open_checkpoint, shipped
 from berncert.study.recipes import load_recipe
 
 needs_mnist = pytest.mark.skipif(
@@ -24,7 +24,7 @@ def test_digits_and_mnist_come_along_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["digits", "mnist"])
 def test_a_shipped_model_was_made_by_the_recipe_of_its_name(name: str) -> None:
-    told, now = describe(name)["about"]["recipe"], load_recipe(name).as_dict()
+    told, now = open_checkpoint(name).about["recipe"], load_recipe(name).as_dict()
     for section in ("data", "model", "training"):
         for key, value in told[section].items():
             current = now[section][key]

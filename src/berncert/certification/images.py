@@ -24,6 +24,7 @@ from berncert.progress import Bar
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in UNITS}  # some functions compute several times x on the way
+NO_PIXEL = 1e290
 DOWN = 1 - 2.0**-50  # more than the rounding of a subtraction and a division
 
 
@@ -218,13 +219,17 @@ class ImageProver(Prepared):
 
 
 def _without_overflow(value: ValueBound, sizes: Floats, spread: float, largest: float) -> Floats:
-    """How far from images of these sizes no number that the extractor computes is beyond the largest."""
+    """How far from images of these sizes no number that the extractor computes is beyond the largest.
+
+    Images with pixels of 1e290 and more are none: what is safe up to there is safe everywhere.
+    """
     slope, constant = value.peak
     if not constant < largest or not math.isfinite(slope):
         return np.zeros_like(sizes)
     with np.errstate(all="ignore"):
         room = (largest - constant) / slope if slope > 0 else math.inf
-        return np.maximum(room - sizes, 0.0) / spread * DOWN
+        safe = np.maximum(room - sizes, 0.0) / spread * DOWN
+    return np.where(safe < NO_PIXEL, safe, math.inf)
 
 
 def routes(value: ValueBound, norm: float, dim: int) -> list[float]:

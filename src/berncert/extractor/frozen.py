@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from berncert.extractor.bounds.layer import Shape
 from berncert.extractor.operations import OPERATIONS, Operation, Vouched
+from berncert.extractor.operations.base import require_size
 
 V = TypeVar("V")
-MOST_NUMBERS = 2**28
-"""In one value of one image: a file cannot ask for more memory than that."""
 MOST_STEPS = 100_000
 DTYPES = (torch.float64, torch.float32)
 
@@ -75,7 +74,7 @@ class FrozenNetwork(nn.Module):
             raise ValueError(
                 f"expected images of shape (N, {', '.join(map(str, self.input_shape))}), got {tuple(images.shape)}"
             )
-        x = images if images.is_floating_point() else images.double()
+        x = images if images.is_floating_point() or images.is_complex() else images.double()
         if x.dtype not in DTYPES:
             raise ValueError(f"expected images in float64 or float32, got {x.dtype}; convert them")
         with plain_arithmetic():
@@ -100,10 +99,11 @@ class FrozenNetwork(nn.Module):
 
     def digest(self) -> str:
         """The same for networks that compute the same by the same steps: numbers, settings, order."""
-        digest = hashlib.sha256(json.dumps([list(self.input_shape), *map(_described, self.steps)]).encode())
         for step in self.steps:
             if _vouched(step):
                 raise TypeError(f"{step.name} is a layer of your own: what it computes cannot be told from its numbers")
+        digest = hashlib.sha256(json.dumps([list(self.input_shape), *map(_described, self.steps)]).encode())
+        for step in self.steps:
             for name, tensor in step.operation.tensors().items():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
                 digest.update(tensor.contiguous().numpy().data)
@@ -196,8 +196,8 @@ def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, .
         raise ValueError(f"expected input_shape like (3, 32, 32), without the batch, got {input_shape!r}")
     if len(steps) > MOST_STEPS:
         raise ValueError(f"expected at most {MOST_STEPS} steps, got {len(steps)}")
+    require_size(input_shape)
     shapes = [input_shape]
-    _require_size("the image", input_shape)
     for at, step in enumerate(steps, start=1):
         wanted = step.operation.arguments
         fits = all(type(i) is int and 0 <= i < at for i in step.inputs)
@@ -208,15 +208,10 @@ def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, .
         try:
             step.operation.check()
             shapes.append(tuple(step.operation.output_shape(*(shapes[i] for i in step.inputs))))
+            require_size(shapes[-1])
         except ValueError as error:
             raise ValueError(f"{step.name}: {error}") from error
-        _require_size(step.name, shapes[-1])
     return tuple(shapes)
-
-
-def _require_size(name: str, shape: Shape) -> None:
-    if len(shape) > 16 or math.prod(shape) > MOST_NUMBERS:
-        raise ValueError(f"{name}: expected at most {MOST_NUMBERS} numbers, got a value of shape {shape}")
 
 
 def _described(step: Step) -> dict[str, Any]:

@@ -94,15 +94,18 @@ def lipschitz_table(
     frozen = freeze(network, input_shape)
     rows: list[LipschitzRow] = []
     last: tuple[str, NormGains | None] = ("", None)
+    number = 0
 
     def visit(step: Step, values: tuple[ValueBound, ...]) -> ValueBound:
-        nonlocal last
+        nonlocal last, number
+        number += 1
         try:
             value, own = step.operation.bound(*values, unit=unit)
         except ValueError as error:
             raise ValueError(f"{step.name}: {error}") from error
-        if rows and last[0] == step.name and own is not None and last[1] is not None:  # a layer of several operations
-            own = last[1].then(own)
+        follows = step.inputs == (number - 1,)
+        if rows and follows and last[0] == step.name and own is not None and last[1] is not None:
+            own = last[1].then(own)  # a layer of several operations
             rows.pop()
         last = (step.name, own)
         factor = math.nan if own is None else own.factor(p, p)

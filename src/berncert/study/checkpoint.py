@@ -111,6 +111,7 @@ def save(
         tensors |= {f"extractor.{name}": _narrowed(tensor) for name, tensor in own.items()}
     for name, part in (("head", head), ("base", base)):
         if part is not None:
+            _require_as_described(part)
             description[name] = _described_head(part)
             tensors |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
     write(path, tensors, FORMAT, description)
@@ -179,6 +180,20 @@ def _described_head(head: SmoothedHead | Head | None) -> dict[str, Any] | None:
     if isinstance(head, SmoothedHead):
         return {"coefficients": list(head.coefficients.shape)}
     return None if head is None else head.description
+
+
+def _require_as_described(head: SmoothedHead | Head) -> None:
+    """A head that was changed since it was built would come back as another one."""
+    if isinstance(head, SmoothedHead):
+        return
+    points = torch.rand(8, head.description["dim"], generator=torch.Generator().manual_seed(0))
+    try:
+        like = next(head.parameters())
+        same = torch.equal(_read_base(head.description, head.state_dict())(points.to(like)), head(points.to(like)))
+    except (RuntimeError, ValueError, StopIteration):
+        same = False
+    if not same or type(head) is not Head:
+        raise ValueError("expected a head as build_head builds it, with other weights at most, got a changed one")
 
 
 def _read_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SmoothedHead | Head:

@@ -36,7 +36,7 @@ def test_a_change_in_any_kernel_file_makes_numba_compile_anew(tmp_path: Path, ch
     first = kept()
     assert first
     assert kept() == first
-    source = package / "certify" / "kernels" / changed
+    source = package / "certification" / "kernels" / changed
     source.write_text(source.read_text() + "\n# changed\n")
     assert not kept() & first
 

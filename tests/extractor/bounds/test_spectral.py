@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from networks import random_conv
 from torch import nn
 from truth import matrix_of
 
-from berncert.extractor.parametrizations import geometry_of
-from berncert.extractor.proofs import norms
+from berncert.extractor.bounds import spectral
 from berncert.extractor.bounds.spectral import Geometry, conv_norm_bound, matrix_norm_bound
+from berncert.extractor.parametrizations import geometry_of
 
 
 def exactly_bounds(bound: float, matrix: np.ndarray) -> bool:
@@ -126,42 +127,6 @@ def test_weights_that_are_not_numbers_are_an_error(bad: float) -> None:
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 
-def random_conv(rng: np.random.Generator, *, largest: int = 9, mode: str | None = None) -> tuple[nn.Conv2d, list[int]]:
-    """A convolution of any kind and a map it takes, kernels larger than the map included."""
-    while True:
-        groups = int(rng.choice([1, 1, 2, 3]))
-        kernel = rng.choice([1, 2, 3, 3, 4, 5, 7], size=2)
-        size = rng.integers(1, largest + 1, size=2)
-        same = rng.uniform() < 0.2
-        padding = "same" if same else tuple(int(rng.integers(0, k + 1)) for k in kernel)
-        chosen = mode or str(rng.choice(["zeros", "zeros", "circular", "reflect", "replicate"]))
-        conv = nn.Conv2d(
-            groups * int(rng.integers(1, 3)),
-            groups * int(rng.integers(1, 4)),
-            tuple(map(int, kernel)),
-            stride=1 if same else tuple(map(int, rng.integers(1, 4, size=2))),
-            padding=padding,
-            dilation=tuple(map(int, rng.choice([1, 1, 1, 2, 3], size=2))),
-            groups=groups,
-            bias=False,
-            padding_mode=chosen,
-            dtype=torch.float64,
-        )
-        conv.weight.data = torch.tensor(FAMILIES_OF_KERNELS[int(rng.integers(3))](rng, tuple(conv.weight.shape)))
-        try:
-            conv(torch.zeros(1, conv.in_channels, *map(int, size), dtype=torch.float64))
-        except RuntimeError:  # a kernel that does not fit, or more padding than pixels
-            continue
-        return conv.eval(), [int(n) for n in size]
-
-
-FAMILIES_OF_KERNELS = [
-    lambda rng, shape: rng.normal(size=shape),
-    lambda rng, shape: rng.uniform(size=shape),  # a low pass: its norm is reached at frequency 0
-    lambda rng, shape: rng.normal(size=shape) * (-1.0) ** np.indices(shape)[2:].sum(axis=0),  # a high pass
-]
-
-
 def true_norm(conv: nn.Conv2d, size: list[int]) -> float:
     matrix = matrix_of(conv, (conv.in_channels, *size))
     return float(torch.linalg.matrix_norm(matrix, 2)) if matrix.numel() else 0.0
@@ -170,7 +135,7 @@ def true_norm(conv: nn.Conv2d, size: list[int]) -> float:
 @pytest.mark.parametrize("route", ["frequencies", "either"])
 def test_the_bound_of_a_convolution_is_never_below_its_matrix(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if route == "frequencies":
-        monkeypatch.setattr(norms, "LARGEST_EXPLICIT", 0)
+        monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(5 + len(route))
     ratios = []
     for _ in range(300):
@@ -187,7 +152,7 @@ def test_the_bound_of_a_convolution_is_never_below_its_matrix(route: str, monkey
 def test_frequencies_alone_are_within_15_per_cent_on_average_on_maps_of_8_and_more(
     stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(norms, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(stride)
     ratios = []
     for _ in range(20):
@@ -249,7 +214,7 @@ def test_circular_padding_beyond_the_kernel_repeats_rows_and_counts_them() -> No
 
 
 def test_circular_padding_that_repeats_rows_is_bounded_by_frequencies_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norms, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(8)
     for _ in range(100):
         conv, size = random_conv(rng, mode="circular")
@@ -297,7 +262,7 @@ def test_zero_weights_have_norm_zero() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_many_convolutions_of_every_kind_are_bounded_by_frequencies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norms, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(1000 + seed)
     for _ in range(3000):
         conv, size = random_conv(rng, largest=11)
@@ -311,5 +276,5 @@ def test_sums_over_inputs_and_outputs_are_those_of_the_matrix() -> None:
         (nn.AdaptiveAvgPool2d((3, 2)), (2, 5, 7)),
     ]:
         matrix = matrix_of(module, shape)
-        assert norms.sums_over_inputs(module, shape) == pytest.approx(float(matrix.sum(dim=0).max()), rel=1e-14)
-        assert norms.sums_over_outputs(module, shape) == pytest.approx(float(matrix.sum(dim=1).max()), rel=1e-14)
+        assert spectral.sums_over_inputs(module, shape) == pytest.approx(float(matrix.sum(dim=0).max()), rel=1e-14)
+        assert spectral.sums_over_outputs(module, shape) == pytest.approx(float(matrix.sum(dim=1).max()), rel=1e-14)

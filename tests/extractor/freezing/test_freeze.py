@@ -1,52 +1,19 @@
-"""Whole networks: what is shared, changed in place, hooked, parametrised or unknown."""
+"""Whole networks: frozen they compute the same; what is shared, hooked, parametrised, unknown or changing."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from test_translation import Net, net
+from networks import Block, Net, net, random_network, random_statistics
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from truth import INF, assert_linear_bounded, assert_smooth_bounded
 
-from berncert.extractor import MaxMin, lipschitz_bound, lipschitz_table
-
-STEEP = nn.ELU(10.0, inplace=True)  # an in-place step that is missed would be seen in the bound
-
-
-class Block(nn.Module):
-    """A residual block as they are written everywhere."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        out += x
-        return self.relu(out)
-
-
-def random_statistics(network: nn.Module, seed: int) -> nn.Module:
-    rng = np.random.default_rng(seed)
-    for part in network.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
-            n = part.num_features
-            part.running_mean = torch.tensor(rng.normal(size=n))
-            part.running_var = torch.tensor(rng.uniform(0.01, 2, size=n))
-            part.weight.data = torch.tensor(rng.normal(size=n))
-            part.bias.data = torch.tensor(rng.normal(size=n))
-    return network.double().eval()
+from berncert.extractor import MaxMin, build, freeze, lipschitz_bound, lipschitz_table
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -70,7 +37,10 @@ def test_a_layer_used_twice_counts_twice() -> None:
     layer = nn.Linear(3, 3, bias=False)
     layer.weight.data = 3 * torch.eye(3)
     assert lipschitz_bound(nn.Sequential(layer, nn.ReLU(), layer), (3,)) == pytest.approx(9.0, rel=1e-9)
-    assert lipschitz_bound(net(lambda s, x: s.l(x) + s.l(x), l=layer), (3,)) == pytest.approx(6.0, rel=1e-9)
+    table = lipschitz_table(net(lambda s, x: s.l(x) + s.l(x), l=layer), (3,))
+    assert table.bound == pytest.approx(6.0, rel=1e-9)
+    assert [row.name for row in table] == ["l", "l", "add"]
+    assert [row.factor for row in table][:2] == pytest.approx([3.0, 3.0], rel=1e-9)
 
 
 def test_a_network_that_returns_its_input_or_an_early_value_is_bounded_as_that() -> None:
@@ -84,11 +54,12 @@ def test_a_network_that_returns_its_input_or_an_early_value_is_bounded_as_that()
 
     network = net(forward, a=nn.Linear(3, 3), b=nn.Linear(3, 3))
     assert lipschitz_bound(network, (3,)) == lipschitz_bound(network.a, (3,))
-    assert lipschitz_table(network, (3,)).rows[-1].name == "output"
+    assert [row.name for row in lipschitz_table(network, (3,))] == ["a"]  # what nothing uses is left out
+    assert len(freeze(net(lambda s, x: x), (3,)).steps) == 0
 
 
-def test_what_rounding_the_image_does_is_told_even_if_nothing_else_happens() -> None:
-    assert lipschitz_table(net(lambda s, x: x), (3,), unit=2.0**-24).flow.error[0] >= 2.0**-24
+def test_what_rounding_the_image_does_is_counted_even_if_nothing_else_happens() -> None:
+    assert lipschitz_table(net(lambda s, x: x), (3,), unit=2.0**-24).value.error[0] >= 2.0**-24
 
 
 # ---- what cannot be followed ----
@@ -131,13 +102,48 @@ def test_a_layer_without_a_proof_is_a_type_error_that_names_it(module: nn.Module
         lipschitz_bound(network, shape)
 
 
-def test_a_forward_that_treats_a_tensor_unlike_what_traces_it_is_refused_or_bounded() -> None:
-    class Careful(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return 10 * x if isinstance(x, Tensor) else x
+class Careful(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return 10 * x if isinstance(x, Tensor) else x
 
-    with contextlib.suppress(TypeError):
-        assert_linear_bounded(Careful(), (4,), 3.0)
+
+class Lonely(nn.Module):
+    """Treats a single image in another way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x if isinstance(x, Tensor) and len(x) == 1 else x
+
+
+class Bright(nn.Module):
+    """Treats images of large numbers in another way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x if isinstance(x, Tensor) and float(x.abs().max()) > 500 else x
+
+
+class Narrow(nn.Module):
+    """Computes something else in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (3 if self.weight.dtype == torch.float32 else 1) * x * self.weight
+
+
+@pytest.mark.parametrize("kind", [Careful, Lonely, Bright, Narrow])
+def test_a_network_that_computes_something_else_than_it_seems_to_is_refused(kind: type[nn.Module]) -> None:
+    with pytest.raises(TypeError, match=r"does not compute what its forward says.*difference"):
+        freeze(kind(), (4,))
+
+
+def test_a_network_that_overflows_on_every_image_is_refused_for_what_it_is() -> None:
+    network = nn.Sequential(*(nn.Linear(1, 1, bias=False, dtype=torch.float64) for _ in range(3)))
+    for layer in network:
+        layer.weight.data.fill_(1e150)
+    with pytest.raises(TypeError, match="no finite numbers"):
+        freeze(network, (1,))
 
 
 def test_a_network_of_two_images_or_two_values_is_refused() -> None:
@@ -278,13 +284,27 @@ def test_a_normalisation_of_another_axis_is_not_folded() -> None:
     assert_linear_bounded(random_statistics(nn.Sequential(nn.Linear(7, 5), nn.BatchNorm1d(4)), 1), (4, 7), 3.0)
 
 
-def test_a_layer_whose_value_is_used_elsewhere_too_is_not_folded() -> None:
+@pytest.mark.parametrize("between", [None, nn.Identity(), nn.Dropout(), nn.Flatten()], ids=lambda m: type(m).__name__)
+def test_a_layer_whose_value_is_used_elsewhere_too_is_not_folded(between: nn.Module | None) -> None:
     def forward(s: Any, x: Tensor) -> Tensor:
         y = s.l(x)
-        return torch.cat([s.n(y), y], 1)
+        return torch.cat([s.n(y if s.between is None else s.between(y)), y], 1)
 
-    network = random_statistics(Net(forward, l=nn.Linear(4, 4), n=nn.BatchNorm1d(4)), 2)
+    network = random_statistics(Net(forward, l=nn.Linear(4, 4), n=nn.BatchNorm1d(4), between=between), 2)
     assert_linear_bounded(network, (4,), 3.0)
+    assert [row.layer for row in lipschitz_table(network, (4,))] == ["Linear", "BatchNorm1d", "cat"]
+
+
+def test_normalisations_in_a_row_are_folded_and_one_at_the_start_stands_alone() -> None:
+    network = random_statistics(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), *two_normalisations()), 5)
+    assert assert_linear_bounded(network[1:], (4,), 3.0) <= 1 + 1e-9
+    assert_linear_bounded(network, (4,), 3.0)
+    layers = [row.layer for row in lipschitz_table(network, (4,))]
+    assert layers == ["BatchNorm1d", "Linear+BatchNorm1d+BatchNorm1d"]
+
+
+def two_normalisations() -> list[nn.Module]:
+    return [nn.BatchNorm1d(4), nn.BatchNorm1d(4)]
 
 
 def test_two_normalisations_after_one_shared_layer_are_folded_each_with_its_own() -> None:
@@ -294,37 +314,73 @@ def test_two_normalisations_after_one_shared_layer_are_folded_each_with_its_own(
     assert_linear_bounded(network, (4,), 3.0)
 
 
+# ---- the frozen network ----
+
+
+def assert_frozen(network: nn.Module, shape: tuple[int, ...], like: float = 1e-9) -> None:
+    """The frozen network computes what the network does, image by image."""
+    frozen = freeze(network, shape)
+    for scale in (1.0, 1e-3, 100.0):
+        x = scale * torch.randn(4, *shape, dtype=torch.float64)
+        with torch.no_grad():
+            expected = copy.deepcopy(network).double()(x)
+            assert frozen(x).shape == expected.shape == (4, *frozen.output_shape)
+            torch.testing.assert_close(frozen(x), expected, rtol=like, atol=like * float(expected.abs().max()))
+
+
+def test_a_frozen_network_computes_what_it_was_frozen_from() -> None:
+    rng = np.random.default_rng(1)
+    for seed in range(10):
+        torch.manual_seed(seed)
+        assert_frozen(random_network(rng), (1, 5, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_network_in_less_than_double_precision_is_frozen_with_the_numbers_it_has(dtype: torch.dtype) -> None:
+    network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)).to(dtype)
+    assert_frozen(network, (6,))
+    assert torch.equal(freeze(network, (6,)).steps[0].operation.weight, network[0].weight.detach().double())
+
+
+def test_what_happens_to_the_network_afterwards_does_not_reach_the_frozen_one() -> None:
+    network = random_statistics(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.PReLU(4), nn.Linear(4, 2)), 6)
+    frozen, x = freeze(network, (4,)), torch.rand(3, 4, dtype=torch.float64)
+    before, digest = frozen(x), frozen.digest()
+    with torch.no_grad():
+        for tensor in (*network.parameters(), *network.buffers()):
+            tensor.fill_(7)
+    assert torch.equal(frozen(x), before)
+    assert frozen.digest() == digest
+    assert not list(frozen.parameters())
+    assert not any(t.requires_grad for step in frozen.steps for t in step.operation.tensors().values())
+
+
+def test_a_frozen_network_is_frozen_already_and_for_one_shape() -> None:
+    frozen = freeze(nn.Conv2d(1, 2, 3), (1, 5, 5))
+    assert freeze(frozen, [1, 5, 5]) is frozen
+    with pytest.raises(ValueError, match=r"frozen for, \(1, 5, 5\)"):
+        freeze(frozen, (1, 6, 6))
+
+
+def test_the_same_network_is_frozen_to_the_same_steps() -> None:
+    network = random_network(np.random.default_rng(2))
+    assert freeze(network, (1, 5, 5)).digest() == freeze(copy.deepcopy(network), (1, 5, 5)).digest()
+
+
+def test_a_frozen_network_says_what_it_comes_from() -> None:
+    assert freeze(nn.Linear(2, 2), (2,)).about == {"name": "Linear"}
+    described = build("mlp", (1, 4, 4), 3, depth=1, width=8).eval()
+    assert freeze(described, (1, 4, 4)).about == described.description
+
+
+def test_a_network_that_cannot_be_copied_is_refused_with_the_reason() -> None:
+    network = nn.Linear(2, 2)
+    network.generator = (i for i in range(3))
+    with pytest.raises(TypeError, match=r"expected a network that can be copied, got Linear"):
+        freeze(network, (2,))
+
+
 # ---- random networks ----
-
-
-def random_network(rng: np.random.Generator) -> nn.Module:
-    """Layers of every kind in a row, with a skip around some."""
-    width = 4
-    menu = [
-        lambda: nn.Conv2d(width, width, 3, padding=1),
-        lambda: nn.Conv2d(width, width, 3, padding=1, groups=2, padding_mode="circular"),
-        lambda: nn.BatchNorm2d(width),
-        lambda: nn.ReLU(),
-        lambda: MaxMin(),
-        lambda: nn.ELU(2.0),
-        lambda: nn.AvgPool2d(3, 1, 1),
-        lambda: nn.MaxPool2d(3, 1, 1),
-        lambda: Block(width),
-        lambda: nn.GELU(),
-    ]
-    body = [menu[int(i)]() for i in rng.integers(len(menu), size=4)]
-
-    def forward(s: Any, x: Tensor) -> Tensor:
-        y = s.lift(x)
-        z = s.body(y)
-        z = torch.cat([z + y, s.body[0](z)], 1) if s.skip else z
-        return s.down(z.mean((2, 3)))
-
-    skip = bool(rng.integers(2))
-    network = Net(
-        forward, lift=nn.Conv2d(1, width, 2), body=nn.Sequential(*body), skip=skip, down=nn.Linear(8 if skip else 4, 3)
-    )
-    return random_statistics(network, int(rng.integers(1000)))
 
 
 def test_random_networks_are_bounded_between_all_norms() -> None:

@@ -6,45 +6,18 @@ import contextlib
 import math
 import operator
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from networks import Forward, Net, net, seeded
 from torch import Tensor, nn
 from truth import INF, assert_linear_bounded, assert_smooth_bounded
 
 from berncert.extractor import lipschitz_bound
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
-
-Forward = Callable[[Any, Tensor], Tensor]
-
-
-class Net(nn.Module):
-    """A forward and what it uses: modules and parameters as they are, tensors as buffers."""
-
-    def __init__(self, forward: Forward, **parts: Any) -> None:
-        super().__init__()
-        self.run = forward
-        for name, part in parts.items():
-            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
-                self.register_buffer(name, part)
-            else:
-                setattr(self, name, part)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.run(self, x)
-
-
-def net(forward: Forward, **parts: Any) -> Net:
-    return Net(forward, **parts).double().eval()
-
-
-def seeded(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
-
 
 # ---- what equals a module ----
 
@@ -84,6 +57,15 @@ SAME: list[tuple[Forward, nn.Module]] = [
     (lambda s, x: torch.clamp(x, min=0), nn.ReLU()),
     (lambda s, x: torch.flatten(x, 1), nn.Flatten()),
     (lambda s, x: x.flatten(start_dim=1), nn.Flatten()),
+    (lambda s, x: (x + 0).relu_(), nn.ReLU()),
+    (lambda s, x: (x + 0).clamp_(-0.5, 2.0), nn.Hardtanh(-0.5, 2.0)),
+    (lambda s, x: F.softmax(x, dim=1), nn.Softmax(1)),
+    (lambda s, x: x.softmax(-1), nn.Softmax(-1)),
+    (lambda s, x: F.celu(x, 2.0), nn.CELU(2.0)),
+    (lambda s, x: F.selu(x), nn.SELU()),
+    (lambda s, x: F.softsign(x), nn.Softsign()),
+    (lambda s, x: F.hardsigmoid(x), nn.Hardsigmoid()),
+    (lambda s, x: F.pad(x, (1, 0, 2, 1)), nn.ZeroPad2d((1, 0, 2, 1))),
 ]
 
 
@@ -138,6 +120,19 @@ LINEAR: dict[str, tuple[Net, tuple[int, ...]]] = {
     "a mask": (net(lambda s, x: x[:, s.m], m=torch.tensor([True, False, True])), (3, 2)),
     "expand": (net(lambda s, x: x[:, :, None].expand(-1, -1, 4)), (3,)),
     "repeat": (net(lambda s, x: x.repeat(1, 3, 2)), (2, 2)),
+    "a number made of a row": (net(lambda s, x: x[:, 0] - 2 * x[:, 1]), (3,)),
+    "mean of everything of an image": (net(lambda s, x: x.mean(1)), (5,)),
+    "a mean, expanded": (net(lambda s, x: x.mean(1)[:, None].expand(-1, 3) + x), (3,)),
+    "padded": (net(lambda s, x: F.pad(x, (1, 2, 0, 1))), (2, 3, 2)),
+    "padded by reflection": (net(lambda s, x: F.pad(x, (1, 1, 1, 1), mode="reflect")), (2, 3, 2)),
+    "flipped": (net(lambda s, x: x.flip(2)), (2, 3)),
+    "rolled": (net(lambda s, x: torch.roll(x, 1, 1)), (5,)),
+    "narrow": (net(lambda s, x: x.narrow(1, 1, 2)), (4, 2)),
+    "matrix on the right": (net(lambda s, x: x @ s.m, m=seeded(4, 3)), (4,)),
+    "matrix on the right of rows": (net(lambda s, x: torch.matmul(x, s.m), m=seeded(4, 3)), (2, 4)),
+    "method in place": (net(lambda s, x: s.l(x).add_(1).mul_(3).sub_(x), l=nn.Linear(4, 4)), (4,)),
+    "a tensor made in forward": (net(lambda s, x: x * torch.arange(1.0, 5.0)), (4,)),
+    "a constant computed in forward": (net(lambda s, x: x * torch.exp(s.c).sum(), c=seeded(4)), (4,)),
     "chunk": (net(lambda s, x: torch.sub(*halves(x))), (4, 2)),
     "chunk, one part": (net(lambda s, x: x.chunk(2, dim=1)[1]), (4, 2)),
     "split by sizes": (net(lambda s, x: torch.split(x, [1, 3], dim=1)[1] * 2), (4, 2)),
@@ -208,6 +203,12 @@ MIXING: dict[str, tuple[Net, tuple[int, ...]]] = {
     "first images only": (net(lambda s, x: x[:1]), (5,)),
     "images in another order": (net(lambda s, x: x.flip(0)), (5,)),
     "images moved on": (net(lambda s, x: x.roll(1, 0)), (5,)),
+    "images moved on by as many as there are": (net(lambda s, x: x.roll(15, 0)), (5,)),
+    "everything moved on": (net(lambda s, x: x.roll(1)), (5,)),
+    "padded along the batch": (net(lambda s, x: F.pad(x, (0, 0, 0, 1))), (5,)),
+    "narrow of the batch": (net(lambda s, x: x.narrow(0, 0, 1)), (5,)),
+    "as many numbers as images": (net(lambda s, x: x[:, :1].transpose(0, 1)), (5,)),
+    "first image, as many numbers as images": (net(lambda s, x: x[0]), (3,)),
     "split along the batch": (net(lambda s, x: x.split(1)[0]), (5,)),
     "batch repeated": (net(lambda s, x: x.repeat(2, 1)), (5,)),
     "unsqueezed in front": (net(lambda s, x: x.unsqueeze(0)), (5,)),
@@ -231,6 +232,9 @@ UNKNOWN: dict[str, Net] = {
     "exponential": net(lambda s, x: torch.exp(x)),
     "norm": net(lambda s, x: x / x.norm(dim=1, keepdim=True)),
     "matrix product": net(lambda s, x: x.unsqueeze(1) @ x.unsqueeze(2)),
+    "matrix on the left": net(lambda s, x: s.m @ x, m=seeded(4, 4)),
+    "numbers read as others": net(lambda s, x: x.view(torch.int64)),
+    "a row padded with something": net(lambda s, x: F.pad(x, (1, 1), value=3.0)),
     "weights from the image": net(lambda s, x: F.linear(x, s.l(x)), l=nn.Linear(4, 4)),
     "sum scaled": net(lambda s, x: torch.add(x, x, alpha=9)),
     "rounded down": net(lambda s, x: torch.div(x, 2, rounding_mode="floor")),
@@ -241,13 +245,13 @@ UNKNOWN: dict[str, Net] = {
     "half": net(lambda s, x: x.half()),
     "to half": net(lambda s, x: x.to(torch.float16)),
     "double": net(lambda s, x: x.double()),
-    "added in place": net(lambda s, x: s.l(x).add_(1), l=nn.Linear(4, 4)),
-    "relu in place": net(lambda s, x: s.l(x).relu_(), l=nn.Linear(4, 4)),
+    "added in place to what is used again": net(lambda s, x: (lambda y: y.add_(x) + y)(s.l(x)), l=nn.Linear(4, 4)),
+    "relu in place of the image, used again": net(lambda s, x: x.relu_() + x),
+    "exponential in place": net(lambda s, x: s.l(x).exp_(), l=nn.Linear(4, 4)),
     "broadcast sum": net(lambda s, x: x[:, :1] + x),
     "broadcast constant": net(lambda s, x: x[:, :1] + s.c, c=seeded(4)),
     "noise": net(lambda s, x: x + torch.randn_like(x)),
     "noise like a weight": net(lambda s, x: x * torch.rand_like(s.w), w=nn.Parameter(seeded(4))),
-    "a tensor made in forward": net(lambda s, x: x * torch.ones(4)),
     "a random tensor": net(lambda s, x: x * torch.rand(4)),
     "detached": net(lambda s, x: x.detach()),
     "gathered": net(lambda s, x: torch.gather(x, 1, s.i), i=torch.zeros(5, 4, dtype=torch.long)),

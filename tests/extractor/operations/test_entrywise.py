@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from truth import INF, assert_smooth_bounded, facts, jacobian, norm_between, odd_norm
+from truth import INF, assert_smooth_bounded, jacobian, layer_bound, norm_between, odd_norm
 
 from berncert.extractor import (
     GroupSort,
     Householder,
     MaxMin,
     UnitCube,
+    freeze,
     lipschitz_bound,
+    lipschitz_table,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -48,7 +51,7 @@ ACTIVATIONS: dict[str, tuple[nn.Module, float]] = {
     "SELU": (nn.SELU(), 1.0),
     "Softplus": (nn.Softplus(), 1.0),
     "Softplus sharp": (nn.Softplus(beta=7.3, threshold=25), 1.0),
-    "Softplus flat": (nn.Softplus(beta=0.31, threshold=18), 1.0),
+    "Softplus flat": (nn.Softplus(beta=0.31, threshold=22), 1.0),
     "Hardtanh": (nn.Hardtanh(-0.3, 2.0), 1.0),
     "Hardtanh aside": (nn.Hardtanh(0.5, 2.0), 1.0),
     "Threshold": (nn.Threshold(0.7, 0.7), 1.0),
@@ -82,12 +85,15 @@ def test_an_activation_is_bounded_by_its_steepest_slope_and_closely(name: str) -
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_what_is_said_of_an_activation_at_zero_and_at_its_ends_is_true(name: str) -> None:
     module = copy.deepcopy(ACTIVATIONS[name][0]).double()
-    layer = facts(module, (3,))
+    value = lipschitz_table(module, (3,)).value
     x = torch.cat([torch.linspace(-60, 60, 10_000), torch.tensor([-1e30, 1e30, 0.0])]).double().reshape(-1, 1)
     y = module(x.clone()).detach()
-    assert layer.limits[0] <= float(y.min())
-    assert float(y.max()) <= layer.limits[1]
-    assert float(module(torch.zeros(1, 3, dtype=torch.float64)).detach().norm()) <= layer.offset * (1 + 1e-12) + 1e-300
+    assert value.limits[0] <= float(y.min())
+    assert float(y.max()) <= value.limits[1]
+    at_zero = float(module(torch.zeros(1, 3, dtype=torch.float64)).detach().norm())
+    assert at_zero <= value.size[1] * (1 + 1e-12) + 1e-300
+    if name != "UnitCube":  # which is three operations
+        assert at_zero <= layer_bound(module, (3,)).offset * (1 + 1e-12) + 1e-300
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -105,8 +111,8 @@ def test_a_hard_sigmoid_rises_by_a_sixth_and_is_flat_beyond() -> None:
     for p in NORMS:
         bound = lipschitz_bound(module, (1,), norm=p)
         assert bound * (1 - 1e-9) <= float(slopes.max()) <= bound * (1 + 1e-9)
-    assert facts(module, (4,)).offset >= float(module(torch.zeros(4)).norm())
-    assert facts(module, (4,)).limits == (0.0, 1.0)
+    assert layer_bound(module, (4,)).offset >= float(module(torch.zeros(4)).norm())
+    assert layer_bound(module, (4,)).limits == (0.0, 1.0)
 
 
 def test_a_slope_for_each_channel_counts_the_steepest() -> None:
@@ -130,15 +136,21 @@ def test_an_activation_that_jumps_is_refused() -> None:
         lipschitz_bound(nn.Softplus(beta=-1), (2,))
 
 
-def test_a_softplus_is_within_its_deviation_of_a_lipschitz_function() -> None:
-    for beta, threshold in [(1.0, 20.0), (2.0, 3.0), (0.5, 1.0), (3.0, 0.0), (1.0, -2.0)]:
+def test_a_frozen_softplus_is_smooth_where_torchs_goes_over_to_x() -> None:
+    for beta, threshold in [(1.0, 20.0), (2.0, 25.0), (0.5, 40.0)]:
         module = nn.Softplus(beta, threshold)
-        layer = facts(module, (1,))
-        x = torch.linspace(-30, 30, 100_001, dtype=torch.float64).reshape(-1, 1)
+        frozen = freeze(module, (1,))
+        x = torch.linspace(-100, 100, 100_001, dtype=torch.float64).reshape(-1, 1)
         smooth = torch.logaddexp(beta * x, torch.zeros_like(x)) / beta
-        gap = float((module(x) - smooth).abs().max())
-        assert gap <= layer.deviation * (1 + 1e-9) + 1e-14
-        assert gap >= 0.99 * layer.deviation or threshold == 20
+        torch.testing.assert_close(frozen(x), smooth, rtol=1e-14, atol=1e-14)
+        assert float((module(x) - smooth).abs().max()) <= math.exp(-threshold) / beta * (1 + 1e-6) + 1e-13
+        assert float(frozen(torch.tensor([[1e6]]).double())) == 1e6
+
+
+@pytest.mark.parametrize("threshold", [19.9, 3.0, 0.0, -2.0, math.nan])
+def test_a_softplus_that_jumps_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match=r"threshold >= 20.*jumps"):
+        lipschitz_bound(nn.Softplus(threshold=threshold), (1,))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -13,7 +13,7 @@ from truth import INF, assert_linear_bounded, assert_smooth_bounded, matrix_of, 
 from berncert.extractor import (
     lipschitz_bound,
 )
-from berncert.extractor.proofs import linear
+from berncert.extractor.operations import pooling
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
@@ -41,7 +41,7 @@ def random_pools(rng: np.random.Generator) -> list[nn.Module]:
 @pytest.mark.parametrize("route", ["sums", "matrix"])
 def test_average_pools_are_bounded_between_all_norms(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if route == "sums":
-        monkeypatch.setattr(linear, "LARGEST_EXPLICIT", 0)
+        monkeypatch.setattr(pooling, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(4)
     done = 0
     while done < 120:

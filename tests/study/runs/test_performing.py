@@ -22,7 +22,6 @@ import torch
 import berncert
 from berncert.certification import certify_randomized
 from berncert.extractor import build
-from berncert.extractor.remembered import plain_copy
 from berncert.study import data
 from berncert.study.attacks import Attack, fallen_at, fgsm
 from berncert.study.checkpoint import FORMAT, found, save
@@ -80,7 +79,7 @@ def test_an_estimate_is_kept_as_one(tmp_path: Path) -> None:
 def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_path: Path) -> None:
     run = perform("digits", Randomized(skip=100, n=300, n0=20, sigma=0.5, seed=3), tmp_path / "run")
     test, model = data.load("digits", skip=100), berncert.load("digits")
-    plain = berncert.Classifier(plain_copy(model.extractor, torch.float32), model.head.float()).eval()
+    plain = berncert.Classifier(model.extractor, model.head.float()).eval()
     for row, number in enumerate(test.indices.tolist()):
         (c,) = certify_randomized(
             plain, test.images[row][None], sigma=0.5, n=300, n0=20, seed=3, first_index=number
@@ -245,15 +244,14 @@ def test_a_folder_is_named_after_what_is_not_usual(settings: RunSettings, name: 
     assert default_folder("mnist", settings) == Path("runs") / name
 
 
-def test_a_bound_that_a_file_claims_is_not_believed(tmp_path: Path) -> None:
-    tensors, told = read_checkpoint(found("digits"), FORMAT)
-    for answers in told["proofs"].values():
-        for answer in answers.values():
-            answer["factors"] = [repr(0.1 * float(factor)) for factor in answer["factors"]]
-    write_checkpoint(tmp_path / "forged.safetensors", tensors, FORMAT, told)
+def test_nothing_that_a_file_says_to_be_proven_is_trusted(tmp_path: Path) -> None:
+    tensors, description = read_checkpoint(found("digits"), FORMAT)
+    description["proofs"] = description["extractor"]["proofs"] = {"factors": ["0.001"] * 9, "bound": 0.001}
+    description["extractor"]["about"] |= {"side": 1000.0, "lipschitz_bound": 0.001}
+    write_checkpoint(tmp_path / "forged.safetensors", tensors, FORMAT, description)
     forged = perform(tmp_path / "forged.safetensors", Exact(limit=3), tmp_path / "forged")
     honest = perform("digits", Exact(limit=3), tmp_path / "honest")
-    np.testing.assert_allclose(forged.radius, honest.radius, rtol=1e-9)
+    np.testing.assert_array_equal(forged.radius, honest.radius)
 
 
 SETTINGS: dict[str, tuple[RunSettings, Callable[[berncert.Classifier, torch.Tensor], object]]] = {
@@ -275,7 +273,7 @@ SETTINGS: dict[str, tuple[RunSettings, Callable[[berncert.Classifier, torch.Tens
 
 
 def votes(model: berncert.Classifier, images: torch.Tensor, **options: Any) -> object:
-    plain = berncert.Classifier(plain_copy(model.extractor, torch.float32), copy.deepcopy(model.head).float()).eval()
+    plain = berncert.Classifier(model.extractor, copy.deepcopy(model.head).float()).eval()
     return certify_randomized(plain, images, **options).probable_radius
 
 
@@ -322,7 +320,7 @@ def test_an_attack_is_the_one_that_is_told(tmp_path: Path, changes: dict[str, An
     usual = perform("digits", Pgd(limit=12, radii=radii, **settings), tmp_path / "usual")
     assert not np.array_equal(run.radius, usual.radius)
     test, model = data.load("digits", limit=12), berncert.load("digits")
-    plain = berncert.Classifier(plain_copy(model.extractor, torch.float64), model.head).eval()
+    plain = berncert.Classifier(model.extractor, model.head).eval()
     attack = Attack(2.0, **settings | changes)
     expected = fallen_at(plain, test.images.double(), test.labels, radii, attack, numbers=test.indices.tolist())
     np.testing.assert_array_equal(run.radius, expected)
@@ -331,7 +329,7 @@ def test_an_attack_is_the_one_that_is_told(tmp_path: Path, changes: dict[str, An
 def test_one_step_is_one_step(tmp_path: Path) -> None:
     run = perform("digits", Fgsm(limit=12, radii=(0.5, 0.8)), tmp_path)
     test, model = data.load("digits", limit=12), berncert.load("digits")
-    plain = berncert.Classifier(plain_copy(model.extractor, torch.float64), model.head).eval()
+    plain = berncert.Classifier(model.extractor, model.head).eval()
     step = replace(fgsm(2.0), loss="margin")
     np.testing.assert_array_equal(run.radius, fallen_at(plain, test.images.double(), test.labels, (0.5, 0.8), step))
 

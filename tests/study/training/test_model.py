@@ -1,4 +1,4 @@
-"""Models of recipes: fresh ones follow from the seed, others go on from a checkpoint."""
+"""Models of recipes: fresh ones follow from the seed, others start from the weights of another training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def recipe(**changes: object) -> Recipe:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     train(recipe(), tmp_path / "first", progress=False)
-    return str(tmp_path / "first" / "model.safetensors")
+    return str(tmp_path / "first")
 
 
 def test_the_seed_decides_the_weights() -> None:
@@ -63,5 +63,5 @@ def test_a_start_of_another_shape_is_refused_and_says_what_differs(checkpoint: s
 
 
 def test_a_start_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="expected the path of a checkpoint"):
+    with pytest.raises(FileNotFoundError, match="expected the folder of a training"):
         train(recipe(start="nowhere"), tmp_path, progress=False)

@@ -92,6 +92,10 @@ class _Watcher(fx.Interpreter):
     Torch counts a tensor's changes in place, also those made through another view of the same memory.
     """
 
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # of torch, after the message
+
     def run_node(self, n: fx.Node) -> Any:
         made: dict[fx.Node, list[int]] = self.__dict__.setdefault("made", {})
         for source in n.all_input_nodes:

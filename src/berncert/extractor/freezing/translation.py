@@ -25,7 +25,7 @@ from berncert.extractor.freezing.modules import (
     require_plain,
 )
 from berncert.extractor.freezing.tracing import IN_PLACE, name_of
-from berncert.extractor.frozen import MOST_NUMBERS, Step
+from berncert.extractor.frozen import Step
 from berncert.extractor.operations import (
     Activation,
     Add,
@@ -40,6 +40,7 @@ from berncert.extractor.operations import (
     Scale,
     Shift,
 )
+from berncert.extractor.operations.base import MOST_NUMBERS
 
 # functions that do what a module does, and the names of their positional arguments
 POOL = ("kernel_size", "stride", "padding")
@@ -111,6 +112,8 @@ class Translator:
         self.modules = dict(root.named_modules())
         self.image = Value(0, input_shape)
         self.steps: list[Step] = []
+        self.made: dict[fx.Node, int] = {}
+        """By the node that made it, the number of the last step: not by one that only passes a value on."""
         self.name = self.layer = ""
 
     def translate(self, graph: fx.Graph) -> list[Step]:
@@ -126,7 +129,7 @@ class Translator:
             kwargs = dict(fx.node.map_arg(node.kwargs, values.__getitem__))
             if node.op == "output":
                 return self._leading_to(args[0])
-            self.name, self.layer = name_of(node), ""
+            self.name, self.layer, before = name_of(node), "", len(self.steps)
             try:
                 values[node] = self._take(node, args, kwargs)
             except (TypeError, ValueError) as error:
@@ -135,6 +138,8 @@ class Translator:
                 raise TypeError(
                     f"{self.name}: this step cannot be followed ({error}); register the module around it"
                 ) from error
+            if len(self.steps) > before:
+                self.made[node] = len(self.steps)
         raise TypeError("expected a network that returns a value, got none")
 
     def _leading_to(self, last: Any) -> list[Step]:
@@ -214,7 +219,7 @@ class Translator:
     def _folded(self, module: Any, node: fx.Node, value: Value) -> Value | None:
         """The value after batch normalisation, which becomes part of the layer before it if nothing else sees that."""
         source = node.args[0] if node.args else None
-        if not isinstance(source, fx.Node) or len(source.users) > 1 or value.number != len(self.steps) > 0:
+        if not isinstance(source, fx.Node) or len(source.users) > 1 or self.made.get(source) != len(self.steps):
             return None
         before = self.steps[-1]
         if not isinstance(before.operation, Layer):
@@ -223,6 +228,7 @@ class Translator:
         if operation is None:
             return None
         operation.check()
+        self.made[node] = len(self.steps)
         self.steps[-1] = replace(before, operation=operation, name=self.name, layer=f"{before.layer}+{kind_of(module)}")
         return value
 
@@ -322,7 +328,7 @@ class Translator:
         return tuple(self._gather(value, part, entries) for part in out)
 
     def _gather(self, value: Value, out: Any, entries: int) -> Value:
-        if not isinstance(out, Tensor) or out.ndim < 2 or len(out) != self.batch or not out.numel():
+        if not isinstance(out, Tensor) or out.ndim < 1 or len(out) != self.batch or not out.numel():
             got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
             raise TypeError(f"expected a step that keeps the images of a batch apart, got {got}")
         if out.numel() > self.batch * MOST_NUMBERS:

@@ -16,6 +16,8 @@ from berncert.extractor.bounds.gains import Known, NormGains
 from berncert.extractor.bounds.layer import LayerBound, Shape
 from berncert.extractor.bounds.value import ValueBound
 
+MOST_NUMBERS = 2**28
+"""In one value of one image: a file cannot ask for more memory than that."""
 OPERATIONS: dict[str, type[Operation]] = {}
 """By name, as files write them. Nothing else can be read from a file."""
 
@@ -34,7 +36,9 @@ class Operation(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if cls.in_files and not getattr(cls, "__abstractmethods__", None):
+        # __abstractmethods__ is not there yet
+        abstract = any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
+        if cls.in_files and not abstract:
             OPERATIONS[cls.__name__] = cls
 
     @abstractmethod
@@ -52,8 +56,8 @@ class Operation(ABC):
     def check(self) -> None:
         """A ValueError if the numbers are not those of such an operation: files can hold anything."""
         for name, tensor in self.tensors().items():
-            if tensor.dtype not in (torch.float64, torch.int64):
-                raise ValueError(f"expected {name} in float64 or int64, got {tensor.dtype}")
+            if tensor.dtype != torch.float64:
+                raise ValueError(f"expected {name} in float64, got {tensor.dtype}")
             if not tensor.isfinite().all():
                 raise ValueError(f"expected a finite {name}, got NaN or infinity; nothing can be proven of it")
 
@@ -76,6 +80,9 @@ class Operation(ABC):
         }
         for name, tensor in cast.items():
             if not tensor.isfinite().all():
+                raise ValueError(f"{name} is too large for {dtype}; run the network in float64")
+        for name, value in self.settings().items():
+            if isinstance(value, float) and abs(value) > torch.finfo(dtype).max:
                 raise ValueError(f"{name} is too large for {dtype}; run the network in float64")
         return replace(self, **cast) if cast else self
 
@@ -145,6 +152,12 @@ def require_map(shape: Shape) -> None:
         raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
 
 
+def require_size(shape: Shape) -> None:
+    """A ValueError for values that are too large to be computed."""
+    if len(shape) > 16 or math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"expected at most {MOST_NUMBERS} numbers, got a value of shape {shape}")
+
+
 def require_numbers(**numbers: Any) -> None:
     """A ValueError that names the first of these that is not a finite number."""
     for name, value in numbers.items():
@@ -153,8 +166,16 @@ def require_numbers(**numbers: Any) -> None:
 
 
 def require_counts(least: int, **counts: Any) -> None:
-    """A ValueError that names the first of these that is not a whole number, or pair of them, of at least `least`."""
+    """A ValueError that names the first of these that is not a whole number of at least `least`."""
     for name, value in counts.items():
-        parts = value if isinstance(value, tuple) else (value,)
-        if not all(type(n) is int and least <= n <= 2**31 for n in parts):
-            raise ValueError(f"expected {name} to be whole numbers >= {least}, got {value!r}")
+        if type(value) is not int or not least <= value <= 2**31:
+            raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
+
+
+def require_tuples(least: int, size: int | None = None, **tuples: Any) -> None:
+    """A ValueError that names the first of these that is not a tuple of `size` such numbers, or of any number."""
+    for name, value in tuples.items():
+        if not isinstance(value, tuple) or (size is not None and len(value) != size):
+            raise ValueError(f"expected {name} to be {size or 'some'} whole numbers >= {least}, got {value!r}")
+        for n in value:
+            require_counts(least, **{name: n})

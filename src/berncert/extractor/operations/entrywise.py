@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -66,6 +66,12 @@ class Scale(WithConstant):
         if self.divide and (not (1 / self.by).isfinite().all() or not self.by.all()):
             raise ValueError("expected numbers to divide by whose inverse is finite, got 0 or nearly so")
 
+    def to(self, dtype: torch.dtype, device: torch.device) -> Self:
+        cast = super().to(dtype, device)
+        if self.divide and float(cast.by.abs().min()) < torch.finfo(dtype).tiny and dtype != torch.float64:
+            raise ValueError(f"by is too small for {dtype} to divide by; run the network in float64")
+        return cast
+
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] / self.by if self.divide else values[0] * self.by
 
@@ -98,7 +104,8 @@ class Clamp(Entrywise):
     high: float | None
 
     def check(self) -> None:
-        require_numbers(**{name: value for name, value in self.settings().items() if value is not None})
+        limits = {"low": self.low, "high": self.high}
+        require_numbers(**{name: value for name, value in limits.items() if value is not None})
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"expected limits of a clamp in order, got {self.low} and {self.high}")
 
@@ -198,8 +205,8 @@ class Celu(Entrywise):
 
     def check(self) -> None:
         require_numbers(alpha=self.alpha)
-        if not self.alpha > 0:
-            raise ValueError(f"expected a CELU with alpha > 0, got {self.alpha}")
+        if not 1e-9 <= self.alpha <= 1e9:  # beyond, x / alpha may be flushed to 0 or overflow
+            raise ValueError(f"expected a CELU with alpha > 0, between 1e-9 and 1e9, got {self.alpha}")
 
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values

@@ -22,7 +22,7 @@ from berncert.extractor.bounds.spectral import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from berncert.extractor.operations.base import Layer, require_counts, require_map
+from berncert.extractor.operations.base import Layer, require_counts, require_map, require_size, require_tuples
 
 matrix_norm = remembered(matrix_norm_bound)
 MODES = ("zeros", "circular", "reflect", "replicate")
@@ -37,7 +37,8 @@ class Linear(Layer):
 
     def check(self) -> None:
         super().check()
-        if self.weight.ndim != 2 or (self.bias is not None and self.bias.shape != self.weight.shape[:1]):
+        fits = self.weight.ndim == 2 and self.weight.numel() > 0
+        if not fits or (self.bias is not None and self.bias.shape != self.weight.shape[:1]):
             raise ValueError(f"expected a matrix and a bias that fits its rows, got {_shapes(self)}")
 
     def evaluate(self, *values: Tensor) -> Tensor:
@@ -85,11 +86,12 @@ class Convolution(Layer):
 
     def check(self) -> None:
         super().check()
-        require_counts(1, stride=self.stride, dilation=self.dilation, groups=self.groups)
-        require_counts(0, padding=(*self.padding[0], *self.padding[1]))
-        pairs = (self.stride, self.dilation, *self.padding, self.padding)
-        if self.mode not in MODES or not all(len(pair) == 2 for pair in pairs):
+        require_tuples(1, 2, stride=self.stride, dilation=self.dilation)
+        require_counts(1, groups=self.groups)
+        if self.mode not in MODES or not isinstance(self.padding, tuple) or len(self.padding) != 2:
             raise ValueError(f"expected the settings of a 2-D convolution, got {self.settings()}")
+        for sides in self.padding:
+            require_tuples(0, 2, padding=sides)
         fits = self.weight.ndim == 4 and not len(self.weight) % self.groups and self.weight.numel() > 0
         if not fits or (self.bias is not None and self.bias.shape != self.weight.shape[:1]):
             raise ValueError(f"expected (out, in / groups, height, width) weights and their bias, got {_shapes(self)}")
@@ -111,6 +113,7 @@ class Convolution(Layer):
             raise ValueError(f"expected a map larger than its reflection {self.padding}, got shape {shapes[0]}")
         if self.mode == "circular" and any(max(p) > n for p, n in zip(self.padding, size, strict=True)):
             raise ValueError(f"expected a map no smaller than its circular padding {self.padding}, got {shapes[0]}")
+        require_size((channels, *(n + sum(p) for n, p in zip(size, self.padding, strict=True))))
         ends = tuple(
             (n + sum(p) - d * (k - 1) - 1) // s + 1
             for n, p, d, k, s in zip(size, self.padding, self.dilation, kernel, self.stride, strict=True)
@@ -163,9 +166,7 @@ class PotentialStep(Layer):
 
     def check(self) -> None:
         super().check()
-        require_counts(0, padding=self.padding)
-        if len(self.padding) != 2:
-            raise ValueError(f"expected a padding for height and width, got {self.padding}")
+        require_tuples(0, 2, padding=self.padding)
         self.inner.check()
 
     def evaluate(self, *values: Tensor) -> Tensor:
@@ -173,7 +174,7 @@ class PotentialStep(Layer):
         return potential_step(values[0], self.weight, self.bias, *settings)
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        self.inner.output_shape(*shapes)
+        require_size(self.inner.output_shape(*shapes))
         return shapes[0]
 
     def layer_bound(self, shape: Shape) -> LayerBound:
@@ -213,7 +214,7 @@ class Mean(Layer):
     keep: bool = False
 
     def check(self) -> None:
-        require_counts(0, axes=self.axes)
+        require_tuples(0, axes=self.axes)
         if not self.axes or len(set(self.axes)) != len(self.axes) or not isinstance(self.keep, bool):
             raise ValueError(f"expected different axes to take the mean over, got {self.settings()}")
 

@@ -19,7 +19,7 @@ from berncert.extractor.bounds.spectral import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from berncert.extractor.operations.base import Layer, require_counts, require_map
+from berncert.extractor.operations.base import Layer, require_counts, require_map, require_tuples
 from berncert.extractor.operations.linear import matrix_norm
 
 
@@ -33,11 +33,10 @@ class Windows(Layer):
     dilation: Pair = (1, 1)
 
     def check(self) -> None:
-        require_counts(1, kernel=self.kernel, stride=self.stride, dilation=self.dilation)
-        require_counts(0, padding=self.padding)
-        pairs = (self.kernel, self.stride, self.padding, self.dilation)
-        if not all(len(pair) == 2 for pair in pairs) or not isinstance(self.ceil, bool):
-            raise ValueError(f"expected pairs of numbers, for height and width, got {self.settings()}")
+        require_tuples(1, 2, kernel=self.kernel, stride=self.stride, dilation=self.dilation)
+        require_tuples(0, 2, padding=self.padding)
+        if not isinstance(self.ceil, bool):
+            raise ValueError(f"expected ceil to be true or false, got {self.ceil!r}")
         if any(2 * p > k for p, k in zip(self.padding, self.kernel, strict=True)):
             raise ValueError(f"expected a padding of at most half the kernel, got {self.padding} and {self.kernel}")
 
@@ -81,8 +80,10 @@ class MaximumPool(Windows):
 
 def _window_counts(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[int, int]:
     """The fewest pixels in a window, and the most windows that a pixel is in."""
+    starts = (i * stride - padding for i in range(outputs))
     windows = [
-        [at for j in range(kernel) if 0 <= (at := i * stride + j * dilation - padding) < size] for i in range(outputs)
+        range(max(start, start % dilation), min(size, start + dilation * (kernel - 1) + 1), dilation)
+        for start in starts
     ]
     return min(map(len, windows)), _most_common(size, windows)
 
@@ -101,9 +102,7 @@ class Adaptive(Layer):
     outputs: Pair
 
     def check(self) -> None:
-        require_counts(1, outputs=self.outputs)
-        if len(self.outputs) != 2:
-            raise ValueError(f"expected a height and a width, got {self.outputs}")
+        require_tuples(1, 2, outputs=self.outputs)
 
     def output_shape(self, *shapes: Shape) -> Shape:
         require_map(shapes[0])

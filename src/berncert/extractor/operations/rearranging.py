@@ -12,7 +12,7 @@ from torch import Tensor
 from berncert.extractor.bounds.gains import INF, copying, everywhere
 from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
 from berncert.extractor.bounds.spectral import UNIT
-from berncert.extractor.operations.base import Layer, require_counts
+from berncert.extractor.operations.base import Layer, require_counts, require_tuples
 from berncert.extractor.operations.entrywise import ULPS, Entrywise
 
 
@@ -23,7 +23,7 @@ class Reshape(Layer):
     shape: Shape
 
     def check(self) -> None:
-        require_counts(1, shape=self.shape)
+        require_tuples(1, shape=self.shape)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0].reshape(len(values[0]), *self.shape)
@@ -44,13 +44,13 @@ class Gather(Layer):
     index: Tensor
 
     def check(self) -> None:
-        super().check()
         if self.index.dtype != torch.int64 or not self.index.numel() or int(self.index.min()) < -1:
             raise ValueError("expected numbers of inputs, or -1 for 0, got something else")
 
     def evaluate(self, *values: Tensor) -> Tensor:
-        flat = F.pad(values[0].flatten(1), (0, 1))  # index -1 reads the zero at the end
-        return flat[:, self.index.flatten()].reshape(-1, *self.index.shape)
+        (x,) = values
+        flat = F.pad(x.reshape(len(x), math.prod(x.shape[1:])), (0, 1))  # index -1 reads the zero at the end
+        return flat[:, self.index.flatten()].reshape(len(x), *self.index.shape)
 
     def output_shape(self, *shapes: Shape) -> Shape:
         if int(self.index.max()) >= math.prod(shapes[0]):

@@ -61,7 +61,7 @@ class Claim(StrEnum):
 CLAIMS = {"certify": (Claim.PROVEN, Claim.PROBABLE, Claim.ESTIMATE), "attack": (Claim.ATTACK,)}
 """Kind of run -> what it may claim."""
 STATUSES: dict[Claim, tuple[str, ...]] = {
-    Claim.PROVEN: ("PROVEN", "WHOLE_CUBE", "TIE", "BUDGET", "EXTRACTION", "LEAVES_CUBE", "ROUNDING"),
+    Claim.PROVEN: ("PROVEN", "WHOLE_CUBE", "TIE", "BUDGET", "EXTRACTION", "LEAVES_CUBE", "OVERFLOW", "ROUNDING"),
     Claim.PROBABLE: ("PROBABLE", "ABSTAINED"),
     Claim.ESTIMATE: ("ESTIMATE",),
     Claim.ATTACK: ("WRONG", "BROKEN", "STANDS"),

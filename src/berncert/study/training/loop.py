@@ -76,6 +76,7 @@ def train(
             _keep(kept, folder, recipe, state)
             if on_epoch is not None:
                 on_epoch(state.log[-1])
+        _keep(_kept(state).eval(), folder, recipe, state)  # the last one again: a run may have been killed before it
         write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
         return open_checkpoint(folder / MODEL).smoothed()
 
