@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
 from rich.console import Console
 
 import berncert
-from berncert.extractor.remembered import plain_copy
 from berncert.study import data
 from berncert.study.attacks import Attack, attacked_accuracy
-from berncert.study.checkpoint import describe, found
+from berncert.study.checkpoint import open_checkpoint
 
 HERE = Path(__file__).parent
 RADII = {
@@ -69,8 +66,9 @@ with the command that made it, is in the JSON files beside this one. Times are o
 
 def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
     """All that is measured of one model."""
-    model, about = berncert.load(path), describe(path)
-    name = about["about"]["recipe"]["data"]["dataset"]
+    checkpoint = open_checkpoint(path)
+    model, about = checkpoint.smoothed(), checkpoint.about
+    name = about["recipe"]["data"]["dataset"]
     test = data.load(name, "test", data_dir=data_dir)
     radii = RADII.get(name, COLOUR_RADII)
     berncert.certify(model, test.images[:2])  # the compiled search is loaded
@@ -81,17 +79,16 @@ def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
     right = c.predicted == labels
     exact = [float(np.mean(right & (c.radius >= r))) for r in radii]
     few = slice(min(attacked, len(test)))
-    plain = berncert.Classifier(plain_copy(model.extractor, torch.float64), model.head)  # what the proof is of
     images = test.images[few].double()
-    attack = attacked_accuracy(plain, images, test.labels[few], radii, Attack(2, steps=20, loss="margin"))
+    attack = attacked_accuracy(model, images, test.labels[few], radii, Attack(2, steps=20, loss="margin"))
     return {
         "dataset": name,
         "part": test.part,
         "images": len(test),
-        "recipe": about["about"]["recipe"],
-        "training": {key: about["about"][key] for key in ("epochs", "threads", "versions", "data")},
-        "checkpoint_sha256": hashlib.sha256(found(path).read_bytes()).hexdigest(),
-        "parameters": sum(p.numel() for p in model.extractor.parameters()),
+        "recipe": about["recipe"],
+        "training": {key: about[key] for key in ("epochs", "threads", "versions", "data")},
+        "checkpoint_sha256": checkpoint.sha256,
+        "numbers": checkpoint.description()["extractor"]["numbers"],
         "radii": list(radii),
         "certified": exact,
         "attacked": attack,

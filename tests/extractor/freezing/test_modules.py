@@ -1,14 +1,13 @@
-"""Which layers have a rule, and what a rule may say."""
+"""Which modules are translated, by their exact type, and which are followed; layers that a user vouches for."""
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from test_activations import ACTIVATIONS
 from torch import Tensor, nn
 from truth import INF, assert_linear_bounded
 
@@ -18,14 +17,67 @@ from berncert.extractor import (
     MaxMin,
     Normalise,
     PotentialStep,
+    UnitCube,
+    freeze,
     lipschitz_bound,
     lipschitz_table,
 )
-from berncert.extractor.bounds.layer import RULES, apply_rule, find_rule
+from berncert.extractor.freezing.modules import IDLE, MOVING, TRANSLATIONS, is_leaf
+from berncert.extractor.operations import Vouched
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
 NORMS = [1, 1.5, 2, 3, INF]
+
+MODULES: list[tuple[nn.Module, tuple[int, ...]]] = [
+    # every module that is translated, and an input that it takes
+    (nn.Linear(3, 5), (3,)), (nn.Linear(3, 5, bias=False), (2, 3)), (nn.Conv2d(2, 4, 3, 2, 1, groups=2), (2, 5, 6)),
+    (nn.Conv2d(2, 3, (2, 3), padding="same", dilation=2), (2, 5, 6)),
+    (nn.Conv2d(2, 3, 3, padding=2, padding_mode="circular"), (2, 5, 6)),
+    (nn.Conv2d(2, 3, 3, padding=2, padding_mode="reflect"), (2, 5, 6)),
+    (nn.Conv2d(2, 3, 3, padding=2, padding_mode="replicate"), (2, 5, 6)),
+    (PotentialStep(nn.Linear(3, 5)), (3,)), (PotentialStep(nn.Conv2d(2, 3, 3, 2, 1)), (2, 5, 6)),
+    (Normalise([0.1, 0.5], [0.2, 3.0]), (2, 5, 6)), (UnitCube(0.3), (4,)), (MaxMin(), (4, 3)), (GroupSort(3), (6,)),
+    (Householder(4), (4, 2, 2)), (nn.BatchNorm1d(3), (3,)), (nn.BatchNorm1d(3), (3, 4)),
+    (nn.BatchNorm2d(2, affine=False), (2, 5, 6)), (nn.ReLU(), (4,)), (nn.ReLU6(), (4,)), (nn.Tanh(), (4,)),
+    (nn.Sigmoid(), (4,)), (nn.Hardsigmoid(), (4,)), (nn.Hardswish(), (4,)), (nn.SiLU(), (4,)), (nn.Mish(), (4,)),
+    (nn.Softsign(), (4,)), (nn.LogSigmoid(), (4,)), (nn.SELU(), (4,)), (nn.ELU(2.0), (4,)), (nn.CELU(2.0), (4,)),
+    (nn.LeakyReLU(0.3), (4,)), (nn.RReLU(), (4,)), (nn.Hardtanh(-1, 3), (4,)), (nn.GELU(), (4,)),
+    (nn.GELU("tanh"), (4,)), (nn.PReLU(), (4,)), (nn.PReLU(4), (4, 2, 3)), (nn.Softplus(2.0), (4,)),
+    (nn.Threshold(0.5, 0.5), (4,)), (nn.Softmax(1), (4, 3)), (nn.Softmax(-1), (4, 3)),
+    (nn.MaxPool2d(3, 2, 1), (2, 5, 6)), (nn.MaxPool2d((2, 3), ceil_mode=True, dilation=(1, 2)), (2, 5, 7)),
+    (nn.AvgPool2d(3, 2, 1, count_include_pad=False), (2, 5, 6)), (nn.AvgPool2d(2, divisor_override=3), (2, 5, 6)),
+    (nn.AdaptiveMaxPool2d((2, None)), (2, 5, 6)), (nn.AdaptiveAvgPool2d(4), (2, 5, 6)), (nn.Flatten(), (2, 3)),
+    (nn.Unflatten(1, (2, 2)), (4,)), (nn.PixelUnshuffle(2), (1, 4, 6)), (nn.PixelShuffle(2), (8, 2, 3)),
+    (nn.ChannelShuffle(2), (4, 2, 3)), (nn.UpsamplingNearest2d(scale_factor=2), (2, 2, 3)),
+    (nn.ZeroPad2d((1, 0, 2, 1)), (2, 3, 4)), (nn.ZeroPad2d((-1, 0, 2, 1)), (2, 3, 4)),
+    (nn.ReflectionPad2d(1), (2, 3, 4)), (nn.ReplicationPad2d(2), (2, 3, 4)), (nn.CircularPad2d(1), (2, 3, 4)),
+    (nn.Identity(), (4,)), (nn.Dropout(), (4,)), (nn.Dropout1d(), (4, 2)), (nn.Dropout2d(), (4, 2, 2)),
+    (nn.Dropout3d(), (4, 2, 2, 2)), (nn.AlphaDropout(), (4,)), (nn.FeatureAlphaDropout(), (4, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(MODULES)), ids=lambda i: type(MODULES[i][0]).__name__)
+def test_a_module_is_frozen_to_operations_that_compute_the_same(i: int) -> None:
+    module, shape = copy.deepcopy(MODULES[i][0]).double().eval(), MODULES[i][1]
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            part.running_mean.normal_()
+            part.running_var.uniform_(0.1, 3.0)
+    frozen = freeze(module, shape)
+    for scale in (0.1, 1.0, 30.0):
+        x = scale * torch.randn(5, *shape, dtype=torch.float64)
+        with torch.no_grad():
+            torch.testing.assert_close(frozen(x), module(x), rtol=1e-11, atol=1e-11)
+        assert frozen.output_shape == frozen(x).shape[1:]
+
+
+def test_every_module_that_is_translated_is_tested_here() -> None:
+    here = {type(module) for module, _ in MODULES}
+    assert {*TRANSLATIONS, *MOVING, *IDLE} == here
+
+
+# ---- subclasses ----
 
 
 class LouderLinear(nn.Linear):
@@ -42,43 +94,139 @@ class NamedLinear(nn.Linear):
     """Computes what its parent does."""
 
 
-def test_a_subclass_inherits_a_rule_only_if_it_computes_the_same() -> None:
-    assert find_rule(NamedLinear(2, 2)) is RULES[nn.Linear]
-    assert find_rule(LouderLinear(2, 2)) is None
-    assert find_rule(LouderConv(1, 1, 1)) is None
+class LouderWeight(nn.Linear):
+    """Its parent's forward looks at another weight."""
+
+    @property
+    def weight(self) -> Tensor:
+        return 10 * self.own
+
+    @weight.setter
+    def weight(self, value: nn.Parameter) -> None:
+        self.own = value
+
+
+class LouderSort(MaxMin):
+    def forward(self, x: Tensor) -> Tensor:
+        return 10 * super().forward(x)
+
+
+def test_only_the_very_types_that_are_known_are_translated_unopened() -> None:
+    assert is_leaf(nn.Linear(2, 2))
+    assert is_leaf(MaxMin())
+    assert not is_leaf(NamedLinear(2, 2))
+    assert not is_leaf(LouderLinear(2, 2))
+    assert not is_leaf(LouderConv(1, 1, 1))
+    assert not is_leaf(nn.Sequential())
     patched = nn.Linear(2, 2)
     patched.forward = lambda x: 10 * x  # type: ignore[method-assign]
-    assert find_rule(patched) is None
+    assert not is_leaf(patched)
 
 
-@pytest.mark.parametrize("make", [lambda: LouderLinear(3, 3), lambda: LouderConv(3, 3, 1)])
-def test_a_subclass_that_computes_something_else_is_never_bounded_by_its_parents_rule(
-    make: Callable[[], nn.Linear | nn.Conv2d],
-) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LouderLinear(3, 3),
+        lambda: NamedLinear(3, 3),
+        lambda: LouderWeight(3, 3),
+        lambda: LouderConv(3, 3, 1),
+    ],
+)
+def test_a_subclass_is_followed_through_its_own_forward(make: Callable[[], nn.Module]) -> None:
     layer = make().double().eval()
-    shape = (3,) if isinstance(layer, nn.Linear) else (3, 2, 2)
-    with contextlib.suppress(TypeError):  # an error is as good
-        assert_linear_bounded(layer, shape, 3.0)
+    shape = (3, 2, 2) if isinstance(layer, nn.Conv2d) else (3,)
+    assert assert_linear_bounded(layer, shape, 3.0) <= 1 + 1e-9
 
 
-def test_a_subclass_whose_forward_calls_something_else_does_not_inherit_a_rule() -> None:
-    class Base(nn.Module):
-        def act(self, x: Tensor) -> Tensor:
-            return x
+def test_a_subclass_that_cannot_be_followed_is_refused_and_not_taken_for_its_parent() -> None:
+    with pytest.raises(TypeError, match="LouderSort cannot be followed"):
+        lipschitz_bound(LouderSort(), (4,))
 
+
+def test_a_module_whose_forward_was_replaced_is_followed_through_the_new_one() -> None:
+    layer = nn.Linear(3, 3).double()
+    layer.forward = lambda x: 10 * x  # type: ignore[method-assign]
+    assert lipschitz_bound(nn.Sequential(layer), (3,)) == pytest.approx(10.0)
+
+
+def test_a_module_one_of_whose_methods_was_replaced_is_followed_or_refused() -> None:
+    layer = nn.Conv2d(3, 3, 1, bias=False).double()
+    plain = lipschitz_bound(layer, (3, 2, 2))
+    original = layer._conv_forward
+    layer._conv_forward = lambda x, weight, bias: 10 * original(x, weight, bias)  # type: ignore[method-assign]
+    assert lipschitz_bound(nn.Sequential(layer), (3, 2, 2)) == pytest.approx(10 * plain, rel=1e-9)
+
+
+class Base(nn.Module):
+    def act(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(x)
+
+
+class Louder(Base):
+    def act(self, x: Tensor) -> Tensor:
+        return 10 * x
+
+
+def test_what_a_user_says_of_a_class_is_not_believed_of_its_subclasses(registry: None) -> None:
+    lipschitz_bound.register(Base, lambda module, shape: 1.0)
+    assert lipschitz_bound(Base(), (3,)) == pytest.approx(1.0)
+    assert lipschitz_bound(Louder(), (3,)) == pytest.approx(10.0)
+
+
+# ---- layers that a user vouches for ----
+
+
+class Sine(nn.Module):
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(factor))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(x.mul_(self.factor))  # in place
+
+
+def test_a_layer_that_a_user_vouches_for_is_run_as_it_is_and_changes_nothing_else(registry: None) -> None:
+    lipschitz_bound.register(Sine, lambda module, shape: float(module.factor.detach().abs()))
+    network = nn.Sequential(nn.Linear(3, 4), Sine(), nn.Linear(4, 2))
+    frozen = freeze(network, (3,))
+    assert isinstance(frozen.steps[1].operation, Vouched)
+    for dtype in (torch.float64, torch.float32):
+        x = torch.rand(5, 3, dtype=dtype)
+        with torch.no_grad():
+            torch.testing.assert_close(frozen(x), copy.deepcopy(network).to(dtype)(x))
+    network[1].factor.data.fill_(9.0)  # the frozen network has its own
+    assert lipschitz_table(frozen, (3,)).rows[1].factor == pytest.approx(2.0, rel=1e-9)
+    for refused in (frozen.digest, frozen.as_data):
+        with pytest.raises(TypeError, match="of your own"):
+            refused()
+
+
+def test_a_rule_for_a_module_that_is_known_takes_the_place_of_its_translation(registry: None) -> None:
+    lipschitz_bound.register(nn.ReLU, lambda module, shape: 3.0)
+    assert lipschitz_bound(nn.ReLU(), (3,)) == pytest.approx(3.0)
+
+
+def test_a_vouched_layer_that_does_not_take_its_input_or_mixes_the_batch_is_refused(registry: None) -> None:
+    class Picky(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return self.act(x)
+            return x.view(len(x), 7)
 
-    class Louder(Base):
-        def act(self, x: Tensor) -> Tensor:
-            return 10 * x
+    class Mixing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sum(0)
 
-    RULES[Base] = lambda module, shape: 1.0
-    try:
-        assert lipschitz_bound(Base(), (3,)) == pytest.approx(1.0)
-        assert lipschitz_bound(Louder(), (3,)) == pytest.approx(10.0)
-    finally:
-        del RULES[Base]
+    for kind in (Picky, Mixing):
+        lipschitz_bound.register(kind, lambda module, shape: 1.0)
+    with pytest.raises(ValueError, match=r"Picky does not take an input of shape \(5,\).*check input_shape"):
+        lipschitz_bound(Picky(), (5,))
+    with pytest.raises(TypeError, match="Mixing to keep the batch apart"):
+        lipschitz_bound(Mixing(), (5,))
+
+
+# ---- what a module must be ----
 
 
 def test_a_convolution_whose_attributes_were_changed_is_bounded_as_it_computes_now() -> None:
@@ -97,14 +245,6 @@ def test_a_convolution_whose_attributes_were_changed_is_bounded_as_it_computes_n
         assert_linear_bounded(conv, (2, 5, 5), 3.0)
 
 
-@pytest.mark.parametrize("bad", [math.nan, -1.0])
-def test_a_rule_that_gives_no_bound_is_an_error(bad: float) -> None:
-    with pytest.raises(ValueError, match="expected bounds >= 0"):
-        apply_rule(lambda module, shape: bad, nn.Identity(), (2,))
-    with pytest.raises(ValueError, match="expected bounds >= 0"):
-        apply_rule(lambda module, shape: {}, nn.Identity(), (2,))
-
-
 @pytest.mark.parametrize("bad", [math.nan, INF])
 def test_weights_that_are_not_finite_are_an_error_that_names_them(bad: float) -> None:
     modules: list[tuple[nn.Module, tuple[int, ...], str]] = [
@@ -116,22 +256,26 @@ def test_weights_that_are_not_finite_are_an_error_that_names_them(bad: float) ->
         (nn.PReLU(2), (2,), "weight"),
         (Householder(2), (2,), "angle"),
         (PotentialStep(nn.Linear(2, 2)).inner, (2,), "weight"),
+        (Normalise([0.0, 0.0], [1.0, 1.0]), (2, 2, 2), "std"),
     ]
     for module, shape, name in modules:
         getattr(module, name).data.view(-1)[0] = bad
-        with pytest.raises(ValueError, match="finite"):
+        with pytest.raises(ValueError, match=rf"finite.*{name.removeprefix('running_')}"):
             lipschitz_bound(module, shape)
 
 
-def test_every_layer_with_a_rule_is_tested_here_or_is_one_of_its_kind() -> None:
-    here = {type(module) for module, _ in ACTIVATIONS.values()}
-    here |= {nn.Linear, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.Softmax, PotentialStep, Normalise, Householder}
-    here |= {MaxMin, GroupSort, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.MaxPool2d, nn.AdaptiveMaxPool2d}
-    here |= {nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d, nn.UpsamplingNearest2d}
-    here |= {nn.Identity, nn.Flatten, nn.Unflatten, nn.PixelUnshuffle, nn.PixelShuffle, nn.ChannelShuffle}
-    here |= {nn.Hardsigmoid, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout}
-    untested = {kind for kind in RULES if kind.__module__.startswith(("torch.", "berncert."))} - here
-    assert untested <= {nn.Dropout3d, nn.FeatureAlphaDropout}
+@pytest.mark.parametrize("std", [0.0, -1.0])
+def test_a_deviation_that_is_not_positive_is_refused(std: float) -> None:
+    module = Normalise([0.0], [1.0])
+    module.std.fill_(std)
+    with pytest.raises(ValueError, match="positive std"):
+        lipschitz_bound(module, (1, 2, 2))
+
+
+@pytest.mark.parametrize("make", [nn.MaxPool2d, nn.AdaptiveMaxPool2d])
+def test_a_pool_that_returns_more_than_its_maxima_is_refused(make: Callable[..., nn.Module]) -> None:
+    with pytest.raises(ValueError, match="return_indices"):
+        lipschitz_bound(make(2, return_indices=True), (1, 4, 4))
 
 
 def test_table_and_bound_agree() -> None:

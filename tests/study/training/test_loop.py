@@ -20,6 +20,7 @@ from torch import Tensor
 
 import berncert
 from berncert.certification import Classifier
+from berncert.extractor import FrozenNetwork
 from berncert.study import data
 from berncert.study.checkpoint import load, open_checkpoint, read
 from berncert.study.recipes import Recipe, load_recipe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Sequence
 
 import torch
@@ -17,8 +17,8 @@ from berncert.extractor.parametrizations import export
 
 PROBES = (5, 3)
 """Numbers of images that steps are tried with: what differs between them depends on the batch."""
-BATCHES = (1, 2, 7)
-SCALES = (0.0, 1.0, 1.0, 1e-3, 1e3, 30.0, 1.0)
+BATCHES = (1, 2, 5)
+SCALES = (0.0, 1.0, 1e-3, 1e3, 1.0)
 """Of the images that both networks are run on, one for each row of the largest batch."""
 TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
 """How far the user's network may be from the frozen one, relative to the greatest output."""
@@ -72,10 +72,9 @@ def checked_shape(input_shape: Sequence[int]) -> Shape:
 def _exact_copy(network: nn.Module) -> nn.Module:
     """The network in float64 on the CPU, its computed weights as plain ones."""
     try:
-        copied = copy.deepcopy(network)
-    except Exception as error:  # whatever a user's module holds
+        return export(network).cpu()
+    except (AttributeError, RuntimeError, TypeError, pickle.PicklingError) as error:  # whatever a user's module holds
         raise TypeError(f"expected a network that can be copied, got {type(network).__name__}: {error}") from error
-    return export(copied.cpu())
 
 
 def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
@@ -112,8 +111,7 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
         _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
     if like.dtype != torch.float64 or like.device.type != "cpu":
-        for size in (max(BATCHES), 2):
-            _require_close(_run(network, images[:size].to(like)), expected[:size], f"in {like.dtype}")
+        _require_close(_run(network, images.to(like)), expected, f"in {like.dtype}")
 
 
 def _run(network: nn.Module, images: Tensor) -> Tensor:
@@ -132,10 +130,11 @@ def _require_close(found: Tensor, expected: Tensor, where: str) -> None:
     least = 1e-300 if found.dtype == torch.float64 else 1e-30  # what is less may be flushed to zero
     found = found.detach().cpu().double()
     if found.shape == expected.shape:
+        found, expected = (value.reshape(len(value), -1) for value in (found, expected))  # also of one number each
         usual = expected[1:2] if len(expected) > 1 else expected
-        rows = torch.maximum(expected.flatten(1).abs().amax(dim=1), usual.abs().max())
-        gap = (found - expected).flatten(1).abs().amax(dim=1) / rows.clamp_min(least)
-        whole = found.isfinite().flatten(1).all(dim=1) & expected.isfinite().flatten(1).all(dim=1)
+        rows = torch.maximum(expected.abs().amax(dim=1), usual.abs().max())
+        gap = (found - expected).abs().amax(dim=1) / rows.clamp_min(least)
+        whole = found.isfinite().all(dim=1) & expected.isfinite().all(dim=1)
         if bool((gap[whole] <= tolerance).all()) and bool(whole[: len(whole) // 2 + 1].any()):
             return
         got = f"a difference of {float(gap[whole].max()):.2g} of its output" if whole.any() else "no finite numbers"

@@ -238,7 +238,8 @@ class Translator:
             make, names = MODULE_OF[target]
             options = dict(zip(names, args[1:], strict=False)) | kwargs
             _refuse_dtype(options)
-            options.pop("inplace", None)
+            for name in ("inplace", "_stacklevel"):  # the latter is where F.softmax warns
+                options.pop(name, None)
             return self._module(make(**options).eval(), None, args[:1], {})
         if target is F.dropout:
             training = kwargs.get("training", args[2] if len(args) > 2 else True)

@@ -86,7 +86,7 @@ class GroupSort(Entrywise):
 def require_groups(shape: Shape, size: int) -> None:
     """A ValueError if the channels of this shape cannot be shared out in groups of this size."""
     if not shape or shape[0] % size:
-        raise ValueError(f"expected a number of channels that {size} divides, got {shape}; change the width before it")
+        raise ValueError(f"expected a number of channels that {size} divides, got shape {shape}; change the width")
 
 
 def sorted_groups(x: Tensor, size: int) -> Tensor:
