@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import berncert
-from berncert.certification.images import proven_flow
+from berncert.certification.images import Prepared
 from berncert.extractor import (
     Householder,
     MaxMin,
@@ -183,7 +183,7 @@ def test_float32_extraction_states_its_loss_and_proves_less(trained: berncert.Cl
     assert (double.extraction_error < 1e-9).all()
     assert (single.extraction_error > double.extraction_error).all()
     with torch.no_grad():
-        in_single = trained.extractor(images).double().numpy()
+        in_single = trained.freeze((1, 8, 8)).extractor(images).double().numpy()
     assert (np.linalg.norm(in_single - double.features, axis=1) <= single.extraction_error).all()
     assert (single.radius <= double.radius).all()
     assert (single.radius > 0).mean() > 0.5
@@ -225,7 +225,7 @@ def test_the_rounding_of_both_images_is_subtracted_and_grows_with_the_distance(
     trained: berncert.Classifier, norm: float
 ) -> None:
     c = berncert.certify(trained, digits()[0][:20], norm=norm, dtype=torch.float32)
-    slope = proven_flow(trained.extractor, (1, 8, 8), norm, dtype=torch.float32).error[0]
+    slope = Prepared(trained, (1, 8, 8), norm=norm, dtype=torch.float32).value.error[0]
     for row in c:
         to_features = conversion(2.0, float(row.feature_norm), trained.head.dim)
         growth = slope * to_features * conversion(norm, 2.0, 64)
@@ -301,11 +301,45 @@ def test_no_images_give_no_rows(trained: berncert.Classifier) -> None:
 
 
 def test_a_network_without_any_bound_proves_nothing_rather_than_something() -> None:
+    # each layer reads what the one before makes 0: no value overflows, but the product of their norms does
     steep = nn.Sequential(nn.Flatten(), *(nn.Linear(4, 4) for _ in range(3)), nn.Sigmoid()).double().eval()
     with torch.no_grad():
-        for layer in steep[1:-1]:
-            layer.weight.mul_(1e150)
+        for i, layer in enumerate(steep[1:-1]):
+            layer.weight.zero_()
+            layer.weight[i, i] = 1e150
+            layer.bias.zero_()
     model = berncert.Classifier(steep, random_head(np.random.default_rng(0), 2, (1, 1, 1, 1)))
-    c = berncert.certify(model, torch.rand(5, 1, 2, 2, dtype=torch.float64))
-    assert (c.radius == 0).all()
-    assert not np.isnan(c.radius).any()
+    images = torch.rand(5, 1, 2, 2, dtype=torch.float64)
+    assert lipschitz_bound(steep, (1, 2, 2)) == math.inf
+    for norm in NORMS:
+        c = berncert.certify(model, images, norm=norm)
+        assert (c.radius == 0).all()
+        assert (c.features == 0.5).all()
+
+
+def test_a_frozen_model_is_certified_as_what_it_was_frozen_from(trained: berncert.Classifier) -> None:
+    images = digits()[0][:10]
+    frozen = trained.freeze((1, 8, 8))
+    assert isinstance(frozen.extractor, berncert.FrozenNetwork)
+    assert frozen.head is trained.head
+    assert frozen.freeze() is frozen
+    a, b = berncert.certify(trained, images), berncert.certify(frozen, images)
+    np.testing.assert_allclose(a.radius, b.radius, rtol=1e-9)
+    assert (a.predicted == b.predicted).all()
+    with pytest.raises(ValueError, match=r"images of shape \(N, 1, 8, 8\), got shape \(N, 1, 9, 9\)"):
+        berncert.certify(frozen, torch.zeros(2, 1, 9, 9))
+    with pytest.raises(ValueError, match="expected input_shape"):
+        trained.freeze()
+
+
+def test_an_image_so_large_that_extraction_may_overflow_is_proven_no_further() -> None:
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False), UnitCube(1.0)).double().eval()
+    with torch.no_grad():
+        extractor[1].weight.zero_()
+    constant = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
+    model = berncert.Classifier(extractor, berncert.SmoothedHead(constant))
+    images = torch.tensor([1.0, 1e30, 1e37], dtype=torch.float64).view(3, 1, 1, 1).expand(3, 1, 2, 2)
+    single = berncert.certify(model, images, dtype=torch.float32)
+    largest = torch.finfo(torch.float32).max
+    assert ((single.radius + 2 * images[:, 0, 0, 0].numpy())[:2] <= largest).all()
+    assert single.radius[2] == 0

@@ -138,7 +138,7 @@ def test_the_bound_of_a_convolution_is_never_below_its_matrix(route: str, monkey
         monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(5 + len(route))
     ratios = []
-    for _ in range(300):
+    for _ in range(150):
         conv, size = random_conv(rng)
         truth = true_norm(conv, size)
         bound = conv_norm_bound(conv.weight, geometry_of(conv), tuple(size))

@@ -44,7 +44,7 @@ def test_average_pools_are_bounded_between_all_norms(route: str, monkeypatch: py
         monkeypatch.setattr(pooling, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(4)
     done = 0
-    while done < 120:
+    while done < 60:
         shape = (int(rng.integers(1, 3)), *(int(n) for n in rng.integers(1, 8, size=2)))
         for pool in random_pools(rng)[:2]:
             if not fits(pool, shape):
@@ -57,7 +57,7 @@ def test_average_pools_are_bounded_between_all_norms(route: str, monkeypatch: py
 def test_maximum_pools_are_bounded_between_all_norms() -> None:
     rng = np.random.default_rng(5)
     done = 0
-    while done < 120:
+    while done < 60:
         shape = (int(rng.integers(1, 3)), *(int(n) for n in rng.integers(1, 7, size=2)))
         for pool in random_pools(rng)[2:]:
             if fits(pool, shape):
@@ -116,43 +116,3 @@ def test_a_map_without_channels_is_refused_or_bounded(pool: nn.Module, p: float)
         return
     matrix = matrix_of(pool, (8, 8)) if not isinstance(pool, nn.MaxPool2d | nn.AdaptiveMaxPool2d) else torch.eye(1)
     assert bound >= float(torch.linalg.matrix_norm(matrix.double(), p)) * (1 - 1e-12)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_pads_and_enlargements_are_bounded_between_all_norms(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    shape = (2, 4, 5)
-    pad = tuple(int(n) for n in rng.integers(0, 4, size=4))
-    for module in [
-        nn.ZeroPad2d(pad),
-        nn.ZeroPad2d((-1, *pad[1:3], -2)),
-        nn.ReflectionPad2d(pad),
-        nn.ReplicationPad2d(pad),
-        nn.CircularPad2d(pad),
-        nn.UpsamplingNearest2d(scale_factor=int(rng.integers(1, 4))),
-        nn.UpsamplingNearest2d(size=tuple(int(n) for n in rng.integers(1, 9, size=2))),
-    ]:
-        assert assert_linear_bounded(module, shape, odd_norm(rng)) <= 1 + 1e-9
-
-
-@pytest.mark.parametrize(
-    ("module", "shape"),
-    [
-        (nn.Identity(), (5,)),
-        (nn.Flatten(), (2, 3, 2)),
-        (nn.Flatten(2), (2, 3, 2)),
-        (nn.Unflatten(1, (2, 3)), (6,)),
-        (nn.PixelUnshuffle(2), (2, 4, 6)),
-        (nn.PixelShuffle(2), (8, 2, 3)),
-        (nn.ChannelShuffle(2), (6, 2, 2)),
-        (nn.Dropout(0.9).eval(), (5,)),
-        (nn.Dropout1d(0.9).eval(), (5, 2)),
-        (nn.Dropout2d(0.9).eval(), (5, 2, 2)),
-        (nn.AlphaDropout(0.9).eval(), (5,)),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
-)
-def test_rearranging_keeps_every_norm(module: nn.Module, shape: tuple[int, ...]) -> None:
-    assert assert_linear_bounded(module, shape, 3.0) <= 1 + 1e-12
-    for p in NORMS:
-        assert lipschitz_bound(module, shape, norm=p) == pytest.approx(1.0, rel=1e-9)

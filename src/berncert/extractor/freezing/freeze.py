@@ -110,7 +110,7 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
     for size in BATCHES:
         _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
-    if like.dtype != torch.float64 or like.device.type != "cpu":
+    if like.dtype == torch.float32 or like.device.type != "cpu":  # not all processors compute in half precision
         _require_close(_run(network, images.to(like)), expected, f"in {like.dtype}")
 
 

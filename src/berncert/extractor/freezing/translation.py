@@ -236,6 +236,8 @@ class Translator:
         self.layer = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         if target in MODULE_OF:
             make, names = MODULE_OF[target]
+            if len(args) > len(names) + 1:
+                raise TypeError(f"expected at most {len(names) + 1} arguments of {self.layer}, got {len(args)}")
             options = dict(zip(names, args[1:], strict=False)) | kwargs
             _refuse_dtype(options)
             for name in ("inplace", "_stacklevel"):  # the latter is where F.softmax warns

@@ -1,11 +1,21 @@
 """The operations of frozen networks. Each is one class: evaluation, shape, bound, rounding and limits side by side."""
 
-from berncert.extractor.operations.base import OPERATIONS, Layer, Operation, Vouched
+from berncert.extractor.operations.base import Layer, Operation, Vouched
 from berncert.extractor.operations.combining import Add, Concatenate
 from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
 from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
 from berncert.extractor.operations.pooling import AdaptiveAverage, AdaptiveMaximum, AveragePool, MaximumPool
 from berncert.extractor.operations.rearranging import Gather, GroupSort, Householder, Reshape, Softmax
+
+OPERATIONS: dict[str, type[Operation]] = {
+    kind.__name__: kind
+    for kind in (
+        Activation, AdaptiveAverage, AdaptiveMaximum, Add, AveragePool, Celu, Clamp, Concatenate, Convolution, Elu,
+        Gather, GroupSort, Householder, Leaky, Linear, MaximumPool, Mean, PotentialStep, Reshape, Scale, Shift, Softmax,
+        Softplus,
+    )
+}  # fmt: skip
+"""By name, as files write them. Nothing else can be read from a file."""
 
 __all__ = [
     "OPERATIONS",

@@ -18,8 +18,6 @@ from berncert.extractor.bounds.value import ValueBound
 
 MOST_NUMBERS = 2**28
 """In one value of one image: a file cannot ask for more memory than that."""
-OPERATIONS: dict[str, type[Operation]] = {}
-"""By name, as files write them. Nothing else can be read from a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +31,6 @@ class Operation(ABC):
     """How many values it takes; None for any number."""
     in_files: ClassVar[bool] = True
     """Whether it can be written to a file."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # __abstractmethods__ is not there yet
-        abstract = any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
-        if cls.in_files and not abstract:
-            OPERATIONS[cls.__name__] = cls
 
     @abstractmethod
     def evaluate(self, *values: Tensor) -> Tensor:
