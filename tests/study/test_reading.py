@@ -56,13 +56,17 @@ def test_folders_come_in_their_order_and_must_be_there(tmp_path: Path, monkeypat
     monkeypatch.delenv("BERNCERT_DATA", raising=False)
     given_one, named = tmp_path / "given", tmp_path / "named"
     assert data_folders(None) == []
-    with pytest.raises(FileNotFoundError, match=r"expected data_dir to name a folder, got '.*given', which is not there"):
+    with pytest.raises(
+        FileNotFoundError, match=r"expected data_dir to name a folder, got '.*given', which is not there"
+    ):
         data_folders(given_one)
     with pytest.raises(FileNotFoundError, match="expected data_dir to name a folder, got ''"):
         data_folders("")
     given_one.mkdir()
     monkeypatch.setenv("BERNCERT_DATA", str(named))
-    with pytest.raises(FileNotFoundError, match=r"variable BERNCERT_DATA to name a folder, got '.*named'.*; correct it"):
+    with pytest.raises(
+        FileNotFoundError, match=r"variable BERNCERT_DATA to name a folder, got '.*named'.*; correct it"
+    ):
         data_folders(given_one)
     named.mkdir()
     assert data_folders(given_one) == [given_one, named]
@@ -73,7 +77,9 @@ def test_folders_come_in_their_order_and_must_be_there(tmp_path: Path, monkeypat
 def test_the_limit_of_what_may_be_unpacked_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BERNCERT_MAX_GIB", raising=False)
     check_unpacked("it", 2 * 2**30)
-    with pytest.raises(ValueError, match=r"expected it to unpack to at most 2 GiB, got more \(4 GiB\); .* BERNCERT_MAX_GIB"):
+    with pytest.raises(
+        ValueError, match=r"expected it to unpack to at most 2 GiB, got more \(4 GiB\); .* BERNCERT_MAX_GIB"
+    ):
         check_unpacked("it", 4 * 2**30)
     monkeypatch.setenv("BERNCERT_MAX_GIB", "4")
     check_unpacked("it", 4 * 2**30)

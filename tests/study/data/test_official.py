@@ -155,7 +155,9 @@ def test_a_folder_given_that_is_not_there_is_an_error_whatever_else_has_the_data
     write(cache / "mnist", IDX)
     (tmp_path / "file").write_text("")
     for given, got in (("mistyped", "not there"), ("file", "a file")):
-        with pytest.raises(FileNotFoundError, match=rf"expected data_dir to name a folder, got .*{given}', which is {got}"):
+        with pytest.raises(
+            FileNotFoundError, match=rf"expected data_dir to name a folder, got .*{given}', which is {got}"
+        ):
             load(name, data_dir=tmp_path / given)
     assert not (tmp_path / "mistyped").exists()
 

@@ -203,10 +203,10 @@ def test_what_is_no_npz_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_split_that_nothing_is_known_of_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=GREY, y=LABELS)
-    with pytest.raises(ValueError, match="expected split to be 'train', 'test', 'all', as .* got 'tset'"):
+    with pytest.raises(ValueError, match=r"expected split to be 'train', 'test', 'all', as .* got 'tset'"):
         load(tmp_path / "mine.npz", "tset")
     paint(tmp_path / "folder" / "cat" / "1.png", GREY[0])
-    with pytest.raises(ValueError, match="expected split to be 'train', 'test', 'all', as .* got 'tset'"):
+    with pytest.raises(ValueError, match=r"expected split to be 'train', 'test', 'all', as .* got 'tset'"):
         load(tmp_path / "folder", "tset")
 
 
@@ -228,7 +228,9 @@ def test_an_archive_that_says_it_is_too_large_is_refused_before_it_is_unpacked(
         load(path)
     monkeypatch.setenv("BERNCERT_MAX_GIB", "0.004")
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked it"))
-    with pytest.raises(ValueError, match=r"expected .*bomb\.npz to unpack to at most 0\.004 GiB, got more .* BERNCERT_MAX"):
+    with pytest.raises(
+        ValueError, match=r"expected .*bomb\.npz to unpack to at most 0\.004 GiB, got more .* BERNCERT_MAX"
+    ):
         load(path)
     assert path.read_bytes() == whole
 
@@ -267,7 +269,9 @@ def png_that_says(width: int, height: int) -> bytes:
 def test_an_image_that_says_it_is_too_large_is_refused(side: int, tmp_path: Path) -> None:
     paint(tmp_path / "a" / "1.png", GREY[0])
     (tmp_path / "a" / "0.png").write_bytes(png_that_says(side, side))
-    with pytest.raises(ValueError, match=r"expected .*0\.png to have at most \d+ pixels, got more: .*; make it smaller"):
+    with pytest.raises(
+        ValueError, match=r"expected .*0\.png to have at most \d+ pixels, got more: .*; make it smaller"
+    ):
         load(tmp_path, "all")
 
 

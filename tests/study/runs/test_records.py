@@ -84,7 +84,8 @@ def test_a_published_table_is_a_run_without_a_record(tmp_path: Path) -> None:
     (tmp_path / "sigma_0.25.tsv").write_text("\n".join(lines))  # no newline at its end
     run = read(tmp_path / "sigma_0.25.tsv")
     assert len(run) == 2
-    assert (run.claim, run.complete, run.label) == (Claim.PROBABLE, True, "sigma_0.25")
+    assert (run.claim, run.complete, run.label) == (Claim.UNKNOWN, True, "sigma_0.25")
+    assert read(run.path, claim=Claim.PROBABLE).claim is Claim.PROBABLE
     assert run.rows["time"].tolist() == [15.4, 86401.5]
     assert run.standing([0, 0.978, 0.98]).tolist() == [0.5, 0.5, 0.0]
     assert run.mean_radius == 0.489
@@ -301,3 +302,13 @@ def test_a_record_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text("[" * 100_000)
     with pytest.raises(ValueError, match="expected the record of a run"):
         read(tmp_path)
+
+
+def test_one_long_cell_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["\t".join((*FIRST, "remark")), *(f"{k}\t3\t3\t0.5\t1\t0:00:01\t-" for k in range(1000))]
+    (tmp_path / "bomb.tsv").write_text("\n".join(lines) + "x" * 100_000)
+    monkeypatch.setenv("BERNCERT_MAX_GIB", "0.1")
+    with pytest.raises(ValueError, match=r"bomb\.tsv: expected column remark to unpack to at most 0\.1 GiB, got more"):
+        read(tmp_path / "bomb.tsv")
+    (tmp_path / "bomb.tsv").write_text("\n".join(lines))
+    assert len(read(tmp_path / "bomb.tsv")) == 1000

@@ -29,7 +29,7 @@ class Dataset:
     labels: Tensor
     """(N,) int64: positions in `classes`."""
     indices: Tensor
-    """(N,) int64: each row's place in the whole split, before `skip` and `limit`; with a `division`, in the whole set."""
+    """(N,) int64: each row's place in the whole split, before `skip` and `limit`; with a `division`, in all of it."""
     classes: tuple[str, ...]
     part: str | None = None
     """How this split differs from the whole official one, before `skip` and `limit`; None when it does not."""

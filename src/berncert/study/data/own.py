@@ -210,7 +210,7 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _in_order(name: str) -> tuple[str, str]:
-    """Names in this order, and in this spelling, are the same on every machine: file systems spell accents differently."""
+    """The order and the spelling of a name that every machine agrees on: file systems spell accents differently."""
     return unicodedata.normalize("NFC", name), name
 
 
@@ -263,17 +263,23 @@ def _size(pixels: npt.NDArray[np.uint8]) -> str:
 
 def _integers(labels: npt.NDArray[Any]) -> Ints:
     """One label for each image, a whole number that a class can have."""
-    if not np.issubdtype(labels.dtype, np.integer) or labels.size == 0 or labels.ndim == 0 or labels.size != len(labels):
+    if (
+        not np.issubdtype(labels.dtype, np.integer)
+        or labels.size == 0
+        or labels.ndim == 0
+        or labels.size != len(labels)
+    ):
         raise ValueError(
-            f"expected one integer label for each image, got {labels.dtype} of shape {labels.shape}; number the classes "
-            "from 0"
+            f"expected one integer label for each image, got {labels.dtype} of shape {labels.shape}; number the "
+            "classes from 0"
         )
     least, greatest = int(labels.min()), int(labels.max())
     if not 0 <= least <= greatest < MOST_CLASSES:
         wrong = least if least < 0 else greatest
         row = int((labels.reshape(-1) == wrong).argmax())
         raise ValueError(
-            f"expected labels from 0 to fewer than {MOST_CLASSES}, got {wrong} for image {row}; number the classes from 0"
+            f"expected labels from 0 to fewer than {MOST_CLASSES}, got {wrong} for image {row}; number the classes "
+            "from 0"
         )
     return labels.reshape(-1).astype(np.int64)
 

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import os
+
 from berncert.study.runs.records import Run
 
 ALIKE = ("name", "split", "part", "shape")
 """What is told of the same data whatever images were chosen of it."""
+FIELD_DATA = ("cifar10", "cifar100", "imagenet", "mnist", "svhn")
+"""Lone tables do not say what they are of; folders of these names do."""
+
+
+def data_of(run: Run) -> str:
+    """The data set and its part, e.g. "mnist test"; empty if nothing says so."""
+    if run.about:
+        told = run.about["data"]
+        return f"{told['name']} {told.get('split') or ''}".strip()
+    folders = (part.lower() for part in reversed(run.path.resolve().parent.parts))
+    name = next((part for part in folders if part in FIELD_DATA), None)
+    return f"{name} test" if name else ""
+
+
+def numbered_in(run: Run) -> str:
+    """What the numbers of the images, idx, count in: a part of a data set, or all of one that was divided here."""
+    if not run.about:
+        return data_of(run)
+    told = run.about["data"]
+    split = "" if told.get("division") else told.get("split") or ""
+    return f"{os.path.normpath(told['name'])} {split}".strip()
 
 
 def same_task(a: Run, b: Run) -> bool:
