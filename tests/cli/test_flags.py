@@ -39,6 +39,10 @@ def parser() -> argparse.ArgumentParser:
         ("expected a finite norm > 0, got nan", "expected a finite --norm > 0, got nan"),
         ("expected a whole number limit >= 1", "expected a whole number --limit >= 1"),
         ("expected through='smoothed' with it, got 'base'", "expected --through 'smoothed' with it, got 'base'"),
+        (
+            "expected a test image, got 3; take it with through='all'",
+            "expected a test image, got 3; take it with --through 'all'",
+        ),
         ("expected crop and flip that fit", "expected --crop and --flip that fit"),
         ("expected a finite loss, got nan; lower lr or stop", "expected a finite loss, got nan; lower --lr or stop"),
         ("expected a folder, got x; data_dir names it", "expected a folder, got x; --data-dir names it"),

@@ -45,7 +45,7 @@ def test_title_place_and_number_of_examples_are_as_asked(tmp_path: Path) -> None
     ("words", "code", "message"),
     [
         (["nowhere"], 2, "expected the folder of a run"),
-        (["RUN", "--examples", "0"], 2, "expected a whole number examples >= 1, got 0"),
+        (["RUN", "--examples", "0"], 2, "expected a whole number --examples >= 1, got 0"),
         (["RUN", "--out", ""], 2, "expected a file for --out, got nothing"),
         (["RUN", "--out", "FOLDER"], 2, "got the folder"),
         (["RUN", "--out", "RUN/new/page.png"], 2, "expected a file that ends in .html or .htm, got"),

@@ -31,6 +31,7 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
         rf"(?P<lead>\b(?:{LEADS}) )(?P<name>{names}){edge}(?P<equals>=)?",
         rf"(?P<lead>\b(?:settings|data|model|training)\.)(?P<name>{names}){edge}",
         rf"(?P<lead>(?<![\w./'\"-]))(?P<name>{joined}){edge}(?P<equals>=)?",
+        rf"(?P<lead>(?<![\w./'\"-]))(?P<name>{names})(?P<equals>=)(?=')",
         rf"(?P<lead>--[\w-]+ (?:and|or) )(?P<name>{names}){edge}",
     )
 

@@ -115,7 +115,7 @@ def test_another_degree_smooths_the_base_head_anew(tmp_path: Path) -> None:
         np.testing.assert_array_equal(run.radius, berncert.certify(model, images).radius)
     saved = perform(path, Exact(data="digits", limit=20), tmp_path / "saved")
     assert without_times(saved.path) == without_times(tmp_path / "1")
-    with pytest.raises(ValueError, match="does not tell what it was trained on; pass --data"):
+    with pytest.raises(ValueError, match="does not tell what it was trained on; pass data"):
         perform(path, Exact(), tmp_path / "unknown")
 
 

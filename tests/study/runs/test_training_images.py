@@ -27,7 +27,7 @@ def trained_on(data: Dataset) -> dict[str, Any]:
 def test_what_was_set_aside_was_not_seen(mine: Path) -> None:
     about = trained_on(load(mine, "train"))
     assert seen_in_training(about, load(mine, "test")) == ""
-    assert seen_in_training(about, load(mine, "train")) == "these 24 images are of those that the model was trained on"
+    assert seen_in_training(about, load(mine, "train")) == "these 24 images are training images of the model"
     assert seen_in_training(about, load(mine, "all")) == f"24 of the 30 images of {mine} are training images"
 
 
@@ -56,7 +56,10 @@ def test_other_data_was_not_seen(mine: Path) -> None:
 def test_the_training_images_of_data_with_splits_were_seen_and_the_others_not() -> None:
     about = trained_on(load("digits", "train"))
     assert seen_in_training(about, load("digits", "test")) == ""
-    assert "1442 images are of those that the model was trained on" in seen_in_training(about, load("digits", "train"))
+    train = load("digits", "train")
+    assert seen_in_training(about, train) == "these 1442 images are training images of the model"
+    limited = about | {"recipe": {"data": {"train_limit": 100}}}
+    assert seen_in_training(limited, train) == "some of these 1442 images are training images of the model"
 
 
 def test_a_model_that_took_undivided_data_whole_has_seen_all_of_it(mine: Path) -> None:

@@ -152,3 +152,9 @@ def test_the_mean_of_a_normalised_layer_is_normalised_too() -> None:
         average.update(layer)
     layer.load_state_dict(average.values)
     assert float(torch.linalg.matrix_norm(layer.eval().weight.detach(), 2)) <= 1.03
+
+
+def test_a_recipe_nested_without_end_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text('{"a":' * 100_000 + "0" + "}" * 100_000)
+    with pytest.raises(ValueError, match=r"expected the recipe of a training in .*recipe\.json, got .* nested deeper"):
+        train("moons", tmp_path, progress=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from berncert.study.runs.comparing import data_of, numbered_in
+from berncert.study.runs.comparing import numbered_in
 from berncert.study.runs.records import Run
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def differences(curves: Sequence[Curve]) -> Iterator[str]:
         if any(each != shared for each in images):
             told = ", ".join(f"{curve.label} {len(curve.run)}" for curve in group)
             yield f"not all on the same images{_of(group)} ({told}; {len(shared)} are in all)"
-        silent = [curve for curve in group if not data_of(curve.run)]
+        silent = [curve for curve in group if not numbered_in(curve.run)]
         if silent and len(silent) < len(group):
             yield f"{_listed(silent)} taken to be of {_named(group)}: it does not say so, but its labels agree"
 
@@ -92,7 +92,7 @@ def _belongs(curves: Sequence[Curve], names: Sequence[str], k: int, group: Seque
 
 
 def _named(curves: Sequence[Curve]) -> str:
-    return ", ".join(dict.fromkeys(name for curve in curves if (name := data_of(curve.run))))
+    return ", ".join(dict.fromkeys(name for curve in curves if (name := numbered_in(curve.run))))
 
 
 def _of(curves: Sequence[Curve]) -> str:

@@ -15,7 +15,7 @@ from berncert.study.data.dataset import ALL, SPLITS, Dataset, Ints, Request, tak
 from berncert.study.data.registry import DIGITS, OFFICIAL
 from berncert.study.reading import given_folder
 
-__all__ = ["DATASETS", "SPLITS", "Dataset", "load", "moons"]
+__all__ = ["ALL", "DATASETS", "SPLITS", "Dataset", "load", "moons"]
 
 MOONS_POINTS, MOONS_NOISE, MOONS_SEEDS = 1000, 0.15, {"train": 0, "test": 1}
 DIGITS_TEST_EVERY = 5

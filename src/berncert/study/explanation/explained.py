@@ -197,7 +197,10 @@ def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | 
         row = places[0]
         return Sample(images.name, split, index, images.images[row], int(images.labels[row]), images.classes)
     if images.division and index < images.division["images"]:
-        raise ValueError(f"expected the index of a {split} image of {name}, got {index}, which is of another split")
+        raise ValueError(
+            f"expected the index of a {split} image of {name}, got {index}, which is of another "
+            f"split; take it with split={data.ALL!r}"
+        )
     count, what = (images.division["images"], "") if images.division else (len(images), f"{split} ")
     raise ValueError(f"expected an index from 0 to {count - 1}, as {name} has {count:,} {what}images, got {index}")
 

@@ -29,7 +29,7 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
     if str(before.get("part")).startswith(UNDIVIDED):
         return f"the model was trained on all images of {images.name}, these {count} among them"
     if images.split == "train":
-        return f"these {count} images are of those that the model was trained on"
+        return f"{'some of ' if _limited(about) else ''}these {count} images are training images of the model"
     if division is None:
         return ""
     old = before.get("division")
@@ -39,6 +39,14 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
         trained = division["images"] - division["test_images"]
         return f"{trained} of the {division['images']} images of {images.name} are training images"
     return ""
+
+
+def _limited(about: Mapping[str, Any]) -> bool:
+    """Whether the model was trained on fewer images than there were."""
+    told: Any = about
+    for key in ("recipe", "data", "train_limit"):
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return told is not None
 
 
 def _same_data(before: Mapping[str, Any], images: Dataset) -> bool:
