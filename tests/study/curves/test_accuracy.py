@@ -277,7 +277,7 @@ def test_an_estimate_beyond_an_attack_is_told_to_be_no_bound(tmp_path: Path) -> 
 
 PUBLISHED = Path(os.environ.get("BERNCERT_DATA", ""), "published")
 README = PUBLISHED / "README.md"
-LINES = [line for line in README.read_text().splitlines() if line.count("|") == 9] if README.is_file() else []
+LINES = [line for line in README.read_text("utf-8").splitlines() if line.count("|") == 9] if README.is_file() else []
 
 
 @pytest.mark.skipif(not LINES, reason="no published certificates in the folder that BERNCERT_DATA names")

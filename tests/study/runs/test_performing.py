@@ -46,7 +46,7 @@ QUICK: dict[str, RunSettings] = {
 
 def without_times(folder: Path) -> list[list[str]]:
     (table,) = folder.glob("*.tsv")
-    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    rows = [line.split("\t") for line in table.read_text("utf-8").splitlines()]
     place = rows[0].index("time")
     return [row[:place] + row[place + 1 :] for row in rows]
 
@@ -207,7 +207,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
 
 def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
     run: Run = perform("digits", Exact(limit=2), tmp_path, command="berncert certify digits")
-    told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
+    told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert told.keys() >= {
         "format",
         "kind",

@@ -152,12 +152,12 @@ def test_a_folder_of_another_run_is_refused_and_kept(tmp_path: Path, changes: di
 def test_where_a_run_comes_from_does_not_decide(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
     assert open_table(tmp_path, about(origin={"command": "another"}), COLUMNS, INDICES).done == 1
-    assert json.loads((tmp_path / RUN).read_text())["origin"] == {"command": "berncert certify"}
+    assert json.loads((tmp_path / RUN).read_text("utf-8"))["origin"] == {"command": "berncert certify"}
 
 
 def test_infinity_is_told_in_json_that_every_reader_takes(tmp_path: Path) -> None:
     run = written(tmp_path, [row(0)], settings={"norm": math.inf})
-    told = json.loads((tmp_path / RUN).read_text(), parse_constant=lambda word: pytest.fail(word))
+    told = json.loads((tmp_path / RUN).read_text("utf-8"), parse_constant=lambda word: pytest.fail(word))
     assert told["settings"]["norm"] == "inf"
     assert run.norm == math.inf
 
@@ -198,7 +198,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 def test_rows_of_other_images_are_not_gone_on_with(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
     path = tmp_path / "certificates.tsv"
-    path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
+    path.write_text(path.read_text("utf-8").replace("\n0\t", "\n1\t"))
     with pytest.raises(ValueError, match="expected the rows of this run"):
         open_table(tmp_path, about(), COLUMNS, INDICES)
     (tmp_path / RUN).unlink()
@@ -271,7 +271,7 @@ def test_the_statuses_of_a_proof_are_those_that_there_are() -> None:
 def test_rows_that_no_run_writes_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     written(tmp_path, [row(0), row(20)])
     path = tmp_path / "certificates.tsv"
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(path.read_text("utf-8").replace(old, new))
     with pytest.raises(ValueError, match=message):
         read(tmp_path)
 
