@@ -44,10 +44,17 @@ def same_task(a: Run, b: Run) -> bool:
 
 def _same_data(a: Run, b: Run) -> bool:
     mine, its = a.about["data"], b.about["data"]
+    divisions = [(told.get("division") or {}).get("sha256") for told in (mine, its)]
+    if divisions[0] and divisions[0] == divisions[1]:  # whichever of its parts: their images have different numbers
+        return _chosen(a) != _chosen(b) or mine.get("sha256") == its.get("sha256")
     if any(mine.get(key) != its.get(key) for key in ALIKE):
         return False
     files = [told.get("files", {}).items() for told in (mine, its)]
     if not (files[0] <= files[1] or files[1] <= files[0]):  # who needs few images reads the first files only
         return False
-    chosen = [(run.about["data"]["images"], run.about["settings"].get("skip")) for run in (a, b)]
-    return chosen[0] != chosen[1] or mine.get("sha256") == its.get("sha256")
+    return _chosen(a) != _chosen(b) or mine.get("sha256") == its.get("sha256")
+
+
+def _chosen(run: Run) -> tuple[object, ...]:
+    """What decides which images of the data a run is over."""
+    return run.about["data"].get("split"), run.about["data"]["images"], run.about["settings"].get("skip")
