@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Run]]:
 @pytest.fixture(scope="module")
 def path(runs: list[tuple[str, Run]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(runs, made)
+    write_report(runs, made, own_images=True)
     return made
 
 
