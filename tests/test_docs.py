@@ -27,11 +27,11 @@ NEEDS_DATA = re.compile(r"\b(mnist|cifar10|cohen2019|salman2019)\b(?!=)")
 
 
 def pages_with(fence: str) -> list[Path]:
-    return [page for page in PAGES if f"```{fence}\n" in page.read_text()]
+    return [page for page in PAGES if f"```{fence}\n" in page.read_text("utf-8")]
 
 
 def blocks(page: Path, fence: str) -> list[str]:
-    return re.findall(rf"```{fence}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    return re.findall(rf"```{fence}\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)

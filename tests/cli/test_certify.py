@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from berncert.cli import main
+from berncert.study.checkpoint import describe
 from berncert.study.runs.records import read
 
 
@@ -64,19 +68,19 @@ def test_json_is_one_document_that_agrees_with_the_run(
     ("words", "message"),
     [
         (["certify", "nothing"], "expected the path of a checkpoint, or the name of one that is shipped"),
-        (["certify", "digits", "--norm", "0.5"], "expected norm >= 1, got 0.5"),
-        (["certify", "digits", "--norm", "two"], "expected norm to be a number, got 'two'"),
-        (["certify", "digits", "--limit", "0"], "expected limit >= 1, got 0"),
+        (["certify", "digits", "--norm", "0.5"], "expected --norm >= 1, got 0.5"),
+        (["certify", "digits", "--norm", "two"], "expected --norm to be a number, got 'two'"),
+        (["certify", "digits", "--limit", "0"], "expected --limit >= 1, got 0"),
         (["certify", "digits", "--sigma", "1"], "expected no --sigma with --method exact"),
         (["certify", "digits", "--method", "randomized", "--tolerance", "0.1"], "expected no --tolerance with"),
-        (["certify", "digits", "--data", "moons"], "expected data of shape (1, 8, 8), got moons of shape (2,)"),
+        (["certify", "digits", "--data", "moons"], "expected --data of shape (1, 8, 8), got moons of shape (2,)"),
         (["certify", "digits", "--data", "nowhere"], "expected one of moons, digits"),
         (["certify", "digits", "--out", ""], "expected a folder for --out, got nothing"),
-        (["certify", "digits", "--threads", "0"], "expected a whole number threads >= 1"),
+        (["certify", "digits", "--threads", "0"], "expected a whole number --threads >= 1"),
         (["certify", "digits", "--device", "abacus"], "expected a device that torch knows"),
-        (["attack", "digits", "--norm", "1"], "expected norm 2 or inf for an attack"),
-        (["attack", "digits", "--radii", "a,b"], "expected radii to be a list of numbers"),
-        (["attack", "digits", "--radii", "0"], "expected radii that are finite and > 0"),
+        (["attack", "digits", "--norm", "1"], "expected --norm 2 or inf for an attack"),
+        (["attack", "digits", "--radii", "a,b"], "expected --radii to be a list of numbers"),
+        (["attack", "digits", "--radii", "0"], "expected --radii that are finite and > 0"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_leave_nothing(
@@ -90,10 +94,65 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(
     assert not [path for path in Path().rglob("*") if path.is_file()]
 
 
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a flat folder of images, `mine`, five of each class, and the training on it, `model`."""
+    place = tmp_path_factory.mktemp("flat")
+    images, labels = load_digits(return_X_y=True)
+    for row in (row for digit in range(10) for row in np.flatnonzero(labels == digit)[:5]):
+        path = place / "mine" / str(labels[row]) / f"{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((images[row].reshape(8, 8) * 15).astype(np.uint8)).save(path)
+    words = ["digits", "--dataset", str(place / "mine"), "--epochs", "1", "--option", "width=16", "--option", "depth=1"]
+    assert main(["train", *words, "--out", str(place / "model")]) == 0
+    return place
+
+
+@pytest.mark.parametrize("command", ["certify", "attack"])
+def test_what_was_set_aside_is_certified_and_anything_else_is_said_aloud(
+    command: str, flat: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {
+        "test": "",
+        "train": "note: TRAINING IMAGES: train: these 40 images are training images of the model",
+        "all": f"note: TRAINING IMAGES: all: 40 of the 50 images of {flat / 'mine'} are training images",
+    }
+    for split, note in said.items():
+        words = [command, str(flat / "model"), "--split", split, "--out", split]
+        extra = ["--radii", "0.5", "--steps", "1"] if command == "attack" else []
+        assert main([*words, *extra]) == 0
+        output = capsys.readouterr().out
+        assert note in output
+        assert ("TRAINING IMAGES" in output) == bool(note)
+        assert main(["report", split]) == 0
+        assert ("TRAINING IMAGES" in capsys.readouterr().out) == bool(note)
+        assert ("<strong>Training images.</strong>" in Path(split, "report.html").read_text("utf-8")) == bool(note)
+        assert main(["curve", split, "--json"]) == 0
+        assert any("TRAINING" in line for line in json.loads(capsys.readouterr().out)["notes"]) == bool(note)
+    runs = {split: read(split) for split in said}
+    assert len(runs["test"]) == 10
+    kept = {split: set(run.rows["idx"].tolist()) for split, run in runs.items()}
+    assert kept["test"] | kept["train"] == kept["all"] == set(range(50))
+    division = runs["test"].about["data"]["division"]
+    assert division == describe(flat / "model")["about"]["data"]["division"]
+    assert division["test_images"] == 10
+
+
+def test_the_default_part_is_the_test_part_and_the_table_says_so(
+    flat: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", str(flat / "model"), "--out", "run"]) == 0
+    output = capsys.readouterr().out
+    assert f"{flat / 'mine'} test: one in 5 images of each class, set aside for testing" in output
+    assert read("run").about["data"]["split"] == "test"
+
+
 def test_a_folder_with_other_options_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", "digits", "--limit", "3", "--out", "run"]) == 0
     assert main(["certify", "digits", "--limit", "4", "--out", "run"]) == 2
-    assert "settings.limit (3 there, 4 here)" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "which differs in data.images (3 there, 4 here)" in error
+    assert " --limit (3 there, 4 here)" in error
     assert len(read("run")) == 3
 
 

@@ -41,7 +41,8 @@ def test_the_table_is_printed_with_what_the_words_mean(
 def test_markdown_and_latex_are_the_table_alone(
     proven: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"a_b & c%={proven}", str(make_run(tmp_path / "other", [1.0])), "--radii", "0"]
+    other = str(make_run(tmp_path / "other", [1.0]))
+    words = [f"a_b & c%={proven}", other, "--radii", "0", "--own-images"]
     assert main(["curve", *words, "--format", "markdown"]) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines()[2] == r"| a_b \& c% | proven | 4 | 0.583 | 75.0 |"
@@ -52,6 +53,26 @@ def test_markdown_and_latex_are_the_table_alone(
     assert captured.out.startswith(r"\begin{tabular}")
     assert r"a\_b \& c\% & proven & 4 & 0.583 & 75.0 \\" in captured.out
     assert captured.out.endswith("\\end{tabular}\n")
+
+
+def test_runs_on_unequal_images_are_compared_on_those_that_all_have(
+    proven: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = str(make_run(tmp_path / "some", [2.0, 0.5], claim="ATTACK", first=1))
+    assert main(["curve", proven, some, "--radii", "0,0.4"]) == 0
+    output = capsys.readouterr().out
+    rows = [line.split() for line in output.splitlines()]
+    assert ["proven-run", "proven", "2", "0.916", "100.0", "50.0"] in rows
+    said = "compared on the 2 images of digits test that are in all runs (proven-run 4, some 2)"
+    assert f"note: {said}; --own-images keeps each run on all of its own" in output
+    assert "not all on the same images" not in output
+    assert main(["curve", proven, some, "--radii", "0", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["images"], row["images_in_run"]) for row in told["curves"]] == [(2, 4), (2, 2)]
+    assert told["notes"] == [said]
+    assert main(["curve", proven, some, "--radii", "0", "--json", "--own-images"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["images"] for row in told["curves"]] == [4, 2]
 
 
 def test_json_is_one_document_in_full_precision(
@@ -96,7 +117,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(proven: str, capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--radii", "0,x"], "expected radii >= 0, as decimals or fractions, like 0,36/255,0.5, got 'x'"),
+        (["--radii", "0,x"], "expected --radii >= 0, as decimals or fractions, like 0,36/255,0.5, got 'x'"),
         (["--radii", ""], "got ''"),
         (["--radii=-0.1,1"], "got '-0.1'"),
         (["--radii", "nan"], "got 'nan'"),
@@ -159,7 +180,7 @@ def test_a_lone_table_needs_no_folder(tmp_path: Path, capsys: pytest.CaptureFixt
     table = make_table(tmp_path / "theirs.tsv", [0.5, 0.25], [3, -1])
     assert main(["curve", str(table), "--radii", "0,0.5"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["theirs", "probable", "2", "1", "0.25", "50.0", "50.0"] in rows
+    assert ["theirs", "unknown", "claim", "2", "1", "0.25", "50.0", "50.0"] in rows
 
 
 def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from berncert.certification import Status
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
 from berncert.study import data
+from berncert.study.data import load
 from berncert.study.explanation import Sample, explain
 from berncert.study.runs.methods import Exact
 
@@ -127,7 +128,9 @@ def test_pictures_are_written_where_they_are_wanted_in_the_same_bytes(suffix: st
     saved(tmp_path / "model.safetensors", about={"recipe": {"data": {"dataset": str(own(tmp_path))}}})
     paths = [tmp_path / "deep" / f"{name}.{suffix}" for name in ("one", "two")]
     for path in paths:
-        assert main(["explain", str(tmp_path), "--index", "1", "--out", str(path), "--norm", "1.5", "--no-attack"]) == 0
+        assert (
+            main(["explain", str(tmp_path), "--index", "1", "--out", str(path), "--split", "all", "--no-attack"]) == 0
+        )
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert [path.name for path in (tmp_path / "deep").iterdir() if path.name.startswith(".")] == []
 
@@ -137,8 +140,43 @@ def test_data_of_ones_own_is_taken_and_names_the_picture(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "model.safetensors")
-    assert main(["explain", "model.safetensors", "--data", str(own(tmp_path)), "--index", "2", "--no-attack"]) == 0
+    assert (
+        main(
+            [
+                "explain",
+                "model.safetensors",
+                "--data",
+                str(own(tmp_path)),
+                "--index",
+                "2",
+                "--split",
+                "all",
+                "--no-attack",
+            ]
+        )
+        == 0
+    )
     assert "the picture: explain-own-2.png" in capsys.readouterr().out
+
+
+def test_an_image_has_the_number_that_it_has_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "model.safetensors")
+    images = torch.rand(12, 1, 4, 4, generator=torch.Generator().manual_seed(2)).numpy()
+    np.savez("twelve.npz", x=images, y=np.arange(12) % 4)
+    test = load("twelve.npz", "test")
+    words = ["explain", "model.safetensors", "--data", "twelve.npz", "--no-attack", "--no-picture", "--index"]
+    for row, index in enumerate(test.indices.tolist()):
+        assert main([*words, str(index)]) == 0
+        assert f"test image {index}: labelled '{test.labels[row]}'" in capsys.readouterr().out
+    other = next(index for index in range(12) if index not in test.indices.tolist())
+    assert main([*words, str(other)]) == 2
+    assert "which is of another split; take it with --split 'all'" in capsys.readouterr().err
+    assert main([*words, str(other), "--split", "all"]) == 0
+    assert main([*words, "12"]) == 2
+    assert "expected an index from 0 to 11, as twelve.npz has 12 images, got 12" in capsys.readouterr().err
 
 
 def own(folder: Path) -> Path:
@@ -154,12 +192,13 @@ def own(folder: Path) -> Path:
         (["digits", "--index", "355"], "expected an index from 0 to 354, as digits has 355 test images, got 355"),
         (["digits", "--index", "-1"], "index >= 0, got -1"),
         (["digits", "--index", "1", "--norm", "0.5"], "norm >= 1, got 0.5"),
-        (["digits", "--index", "1", "--degree", "0"], "expected degree >= 1, got 0"),
+        (["digits", "--index", "1", "--degree", "0"], "expected --degree >= 1, got 0"),
         (["digits", "--index", "1", "--out", "x.jpg"], "expected a file that ends in .png, .svg or .pdf, got 'x.jpg'"),
         (["digits", "--index", "1", "--out", "x.png", "--no-picture"], "expected --out or --no-picture, got both"),
-        (["digits", "--index", "1", "--data", "moons"], "expected data of shape (1, 8, 8), got moons of shape (2,)"),
+        (["digits", "--index", "1", "--data", "moons"], "expected --data of shape (1, 8, 8), got moons of shape (2,)"),
         (["digits", "--index", "1", "--data", "nowhere"], "expected one of moons, digits"),
-        (["digits", "--index", "1", "--split", "all"], "expected split out of train, test, got 'all'"),
+        (["digits", "--index", "1", "--split", "all"], "expected --split to be 'train' or 'test', got 'all'"),
+        (["digits", "--index", "1", "--split", "x"], "expected --split out of train, test, all, got 'x'"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:

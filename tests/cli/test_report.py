@@ -15,7 +15,7 @@ def test_the_page_of_one_run_goes_into_its_folder(tmp_path: Path, capsys: pytest
     run = make_run(tmp_path / "run", [0.1, 0.2])
     assert main(["report", str(run)]) == 0
     assert f"written: {run / 'report.html'}" in capsys.readouterr().out
-    assert "<h1>Robustness report: run</h1>" in (run / "report.html").read_text()
+    assert "<h1>Robustness report: run</h1>" in (run / "report.html").read_text("utf-8")
 
 
 def test_the_page_of_several_goes_into_runs(
@@ -26,7 +26,7 @@ def test_the_page_of_several_goes_into_runs(
     assert main(["report", *words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"path": "runs/report.html", "bytes": Path("runs/report.html").stat().st_size}
-    page = Path("runs/report.html").read_text()
+    page = Path("runs/report.html").read_text("utf-8")
     assert all(f">{label}</" in page for label in ("first", "b"))
     assert main(["report", words[1]]) == 0  # nothing is written beside a lone table
     assert "runs/report.html" in capsys.readouterr().out
@@ -35,7 +35,7 @@ def test_the_page_of_several_goes_into_runs(
 def test_title_place_and_number_of_examples_are_as_asked(tmp_path: Path) -> None:
     run, out = make_run(tmp_path / "run", [0.1] * 50), tmp_path / "new" / "page.html"
     assert main(["report", str(run), "--out", str(out), "--title", "A & B", "--examples", "20"]) == 0
-    page = out.read_text()
+    page = out.read_text("utf-8")
     assert "<title>A &amp; B</title>" in page
     rows = page.split('<table class="examples">')[1].split("<tbody>")[1].split("</tbody>")[0].count("<tr")
     assert 0 < rows <= 20
@@ -45,7 +45,7 @@ def test_title_place_and_number_of_examples_are_as_asked(tmp_path: Path) -> None
     ("words", "code", "message"),
     [
         (["nowhere"], 2, "expected the folder of a run"),
-        (["RUN", "--examples", "0"], 2, "expected a whole number examples >= 1, got 0"),
+        (["RUN", "--examples", "0"], 2, "expected a whole number --examples >= 1, got 0"),
         (["RUN", "--out", ""], 2, "expected a file for --out, got nothing"),
         (["RUN", "--out", "FOLDER"], 2, "got the folder"),
         (["RUN", "--out", "RUN/new/page.png"], 2, "expected a file that ends in .html or .htm, got"),
@@ -72,7 +72,7 @@ def test_a_run_without_rows_is_told_here_too(tmp_path: Path, capsys: pytest.Capt
     run = make_run(tmp_path / "empty", [], images=3)
     assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
     assert "note: empty has no rows yet" in capsys.readouterr().out
-    assert "This run has no rows yet" in (tmp_path / "page.HTM").read_text()
+    assert "This run has no rows yet" in (tmp_path / "page.HTM").read_text("utf-8")
 
 
 def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:

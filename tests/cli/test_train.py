@@ -54,16 +54,16 @@ def test_every_setting_is_a_flag_and_every_recipe_is_listed(capsys: pytest.Captu
     ("words", "message"),
     [
         (["mnits"], "did you mean 'mnist'?"),
-        (["moons", "--epochs", "x"], "expected epochs to be a whole number, got 'x'"),
-        (["moons", "--epochs", "0"], "expected epochs >= 1, got 0"),
+        (["moons", "--epochs", "x"], "expected --epochs to be a whole number, got 'x'"),
+        (["moons", "--epochs", "0"], "expected --epochs >= 1, got 0"),
         (["moons", "--option", "wdith=3"], "did you mean 'width'?"),
         (["moons", "--option", "width"], "expected a change like epochs=3, got 'width'"),
-        (["moons", "--objective", "robust"], "expected objective out of plain, adversarial, certified, gaussian"),
-        (["moons", "--dim", "3"], "expected dim = 2"),
-        (["moons", "--precision", "bfloat16"], "expected precision='float32' without a GPU"),
+        (["moons", "--objective", "robust"], "expected --objective out of plain, adversarial, certified, gaussian"),
+        (["moons", "--dim", "3"], "expected --dim = 2"),
+        (["moons", "--precision", "bfloat16"], "expected --precision 'float32' without a GPU"),
         (["moons", "--dataset", "nowhere"], "expected one of moons, digits"),
         (["moons", "--device", "abacus"], "expected a device that torch knows"),
-        (["moons", "--threads", "0"], "expected a whole number threads >= 1"),
+        (["moons", "--threads", "0"], "expected a whole number --threads >= 1"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_end_with_2(

@@ -63,6 +63,12 @@ def main(words: list[str] | None = None) -> int:
     for name, about in COMMANDS.items():
         commands.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     asked = next((word for word in words if word in COMMANDS), None)
+
+    def fail(error: Exception, code: int) -> int:
+        from berncert.cli.flags import with_flags  # not for --help
+
+        return _fail(with_flags(_sentence(error), commands.choices[asked]) if asked else error, code)
+
     try:
         if asked is not None:
             import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
@@ -71,19 +77,24 @@ def main(words: list[str] | None = None) -> int:
             commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except (ValueError, FileNotFoundError) as error:  # a wrong name, setting or file
-        return _fail(error, 2)
+        return fail(error, 2)
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
-        return _fail(error, 1)
+        return fail(error, 1)
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from where this one was" if asked in GO_ON else ""
         return _fail(f"stopped{goes_on}", 1)
     return 0
 
 
+def _sentence(error: Exception) -> str:
+    """What the error says; of one of the system what came of it, without its number."""
+    if isinstance(error, OSError) and len(error.args) == 2:
+        return f"{error.args[1]}{f': {error.filename}' if error.filename else ''}"
+    return str(error)
+
+
 def _fail(message: object, code: int) -> int:
-    if isinstance(message, OSError) and len(message.args) == 2:  # what came of it, without its number
-        message = f"{message.args[1]}{f': {message.filename}' if message.filename else ''}"
     print(f"berncert: {message}", file=sys.stderr)
     return code

@@ -21,6 +21,7 @@ examples:
   berncert certify runs/cifar10 --skip 20 --out runs/cifar10-every-20th
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
+  berncert certify runs/mine --data photos --split all          a folder that the model was not trained on, all of it
 
 The run is a folder with run.json (all that decides the result) and certificates.tsv (a line for each image, beginning
 with idx, label, predict, radius, correct, time). A run that was cut off goes on when the same command is run again.
@@ -83,7 +84,7 @@ def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[Ru
 
 def show(run: Run, as_json: bool) -> None:
     """The accuracy at some radii, how the rows ended, and where they are."""
-    from berncert.study.curves import Curve, accuracy_table, default_radii, summary
+    from berncert.study.curves import Curve, accuracy_table, default_radii, summary, warnings_about
 
     curve = Curve(run.label, run)
     radii = default_radii([curve])
@@ -94,6 +95,10 @@ def show(run: Run, as_json: bool) -> None:
         return
     console = output.console()
     console.print(accuracy_table([curve], radii))
+    for note in warnings_about([curve]):
+        console.print(f"note: {note}", style="bold")
+    if part := run.about["data"].get("part"):
+        console.print(f"{curve.data}: {part}")
     told = ", ".join(f"{count} {name}" for name, count in ends.items())
     speed = f", {len(run) / seconds:,.4g} images/s" if seconds else ""
     console.print(f"{told}; {seconds:.1f} s{speed}")

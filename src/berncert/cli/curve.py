@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
+from berncert.cli.flags import add_own_images
 from berncert.cli.output import console, print_json
 from berncert.study.curves import (
     accuracy_table,
+    common_norm,
     curve_figure,
     curves_of,
     default_radii,
+    on_common_images,
     radii_of,
     summary,
     warnings_about,
@@ -20,7 +23,8 @@ from berncert.study.picture_files import picture_path, write_picture
 EXAMPLES = """\
 runs:
   a folder                  as certify and attack write it, finished or not
-  a table                   with the columns idx label predict radius correct time, as the field's own code writes it
+  a table                   with the columns idx label predict radius correct time, as the field's own code writes it;
+                            it does not say what its radii claim, nor in which norm: they are taken as l2
   cohen2019, salman2019     published rows of randomized smoothing on CIFAR-10, for noise 0.12, 0.25, 0.50 and 1.00;
   cohen2019:0.25            one of them. They are looked for in published/ in --data-dir and in BERNCERT_DATA
 
@@ -35,12 +39,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and what to make of them."""
     parser.usage = (
-        "berncert curve [LABEL=]RUN... [--radii LIST] [--out FILE]... [--title TEXT]\n"
+        "berncert curve [LABEL=]RUN... [--radii LIST] [--own-images] [--out FILE]... [--title TEXT]\n"
         "                      [--format text|markdown|latex | --json] [--data-dir DIR]"
     )
     parser.description = (
-        "The share of images that are right and hold at each radius, of any runs in the same norm. In pictures proven\n"
-        "curves are solid, probable ones dashed, estimates dash-dotted, and attacks, which no proof can exceed, dotted."
+        "The share of images that are right and hold at each radius, of any runs in the same norm. Runs over the\n"
+        "same data are compared on the images that all of them have. In pictures proven curves are solid, probable\n"
+        "ones dashed, estimates dash-dotted, unknown claims dash-dot-dotted; attacks, which limit every proof, dotted."
     )
     parser.epilog = EXAMPLES
     parser.add_argument("runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is what it is called")
@@ -48,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", action="append", default=[], metavar="FILE", help="a picture: .png, .svg or .pdf; may be repeated"
     )
+    add_own_images(parser)
     parser.add_argument("--title", metavar="TEXT", help="of the picture")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
@@ -64,6 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
     pictures = [picture_path(word) for word in arguments.out]
     radii = None if arguments.radii is None else radii_of(arguments.radii)
     curves = curves_of(arguments.runs, arguments.data_dir)
+    common_norm(curves)
+    curves, compared = (curves, []) if arguments.own_images else on_common_images(curves)
     radii = default_radii(curves) if radii is None else radii
     grid = accuracy_table(curves, radii)
     if pictures:
@@ -71,9 +79,11 @@ def run(arguments: argparse.Namespace) -> None:
         for path in pictures:
             write_picture(figure, path)
     if arguments.json:
-        print_json(summary(curves, radii) | {"pictures": list(map(str, pictures))})
+        told = summary(curves, radii)
+        print_json(told | {"notes": [*compared, *told["notes"]], "pictures": list(map(str, pictures))})
         return
-    notes = [f"note: {note}" for note in warnings_about(curves)]
+    hinted = [f"{note}; --own-images keeps each run on all of its own" for note in compared]
+    notes = [f"note: {note}" for note in (*hinted, *warnings_about(curves))]
     if arguments.format == "text":
         screen = console()
         screen.print(grid)

@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "One image: its class, its radius, its rivals, and what the proof is made of."
     parser.epilog = EXAMPLES
     parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
-    parser.add_argument("--index", type=int, required=True, metavar="I", help="the image's place in the split, from 0")
+    parser.add_argument(
+        "--index", type=int, required=True, metavar="I", help="the image's number, as in a run's column idx, from 0"
+    )
     parser.add_argument("--out", metavar="FILE", help="the picture: .png, .svg or .pdf (explain-DATA-I.png)")
     parser.add_argument("--no-picture", action="store_true", help="print only")
     parser.add_argument("--no-attack", action="store_true", help="look for no image that changes the class: faster")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from dataclasses import Field, fields
 from pathlib import Path
@@ -11,12 +12,49 @@ from typing import Any, TypeVar, get_type_hints
 from berncert.study.settings import Section, parsed
 
 Kind = TypeVar("Kind", bound=Section)
+LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"
+"""What comes before the name of a setting in an error; a name with an underscore is one anywhere."""
+
+
+def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
+    """The message of an error with the flags of this command where it names settings or parameters, as Python has them.
+
+    What is said of a file, before any `expected`, is left as it is: there a setting is an entry, and has no dashes.
+    """
+    if not message.startswith("expected "):
+        return message
+    flags = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
+    names = "|".join(sorted(map(re.escape, flags), key=len, reverse=True))
+    joined = "|".join(name for name in flags if "_" in name) or "(?!)"
+    edge = r"(?![\w/.-]*[\w/-])"  # not the beginning of a longer word or a path
+    patterns = (
+        rf"(?P<lead>\b(?:{LEADS}) )(?P<name>{names}){edge}(?P<equals>=)?",
+        rf"(?P<lead>\b(?:settings|data|model|training)\.)(?P<name>{names}){edge}",
+        rf"(?P<lead>(?<![\w./'\"-]))(?P<name>{joined}){edge}(?P<equals>=)?",
+        rf"(?P<lead>(?<![\w./'\"-]))(?P<name>{names})(?P<equals>=)(?=')",
+        rf"(?P<lead>--[\w-]+ (?:and|or) )(?P<name>{names}){edge}",
+    )
+
+    def named(found: re.Match[str]) -> str:
+        parts = found.groupdict()
+        lead = "" if parts["lead"].endswith(".") else parts["lead"]
+        return f"{lead}{flags[parts['name']]}{' ' if parts.get('equals') else ''}"
+
+    for pattern in patterns:
+        message = re.sub(pattern, named, message)
+    return message
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Where data sets are."""
     about = "where data sets are (else BERNCERT_DATA, the cache, download)"
     parser.add_argument("--data-dir", metavar="DIR", help=about)
+
+
+def add_own_images(parser: argparse.ArgumentParser) -> None:
+    """Whether runs are compared on the images that all of them have."""
+    about = "each run on all of its images, not only on those that are in all runs"
+    parser.add_argument("--own-images", action="store_true", help=about)
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

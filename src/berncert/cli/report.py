@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from berncert.arguments import checked_count
+from berncert.cli.flags import add_own_images
 from berncert.cli.output import console, print_json
 from berncert.study.runs.named import named_runs
 from berncert.study.runs.records import Run
@@ -28,7 +29,8 @@ are at hand and are the very ones that the run saw.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and what the page shows of them."""
     parser.usage = (
-        "berncert report [LABEL=]RUN... [--out FILE.html] [--examples N] [--title TEXT] [--data-dir DIR] [--json]"
+        "berncert report [LABEL=]RUN... [--out FILE.html] [--examples N] [--own-images] [--title TEXT]\n"
+        "                       [--data-dir DIR] [--json]"
     )
     parser.description = (
         "One HTML file with curves to hover, tables to sort, the least and the most robust images, histograms, options."
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=int, default=200, metavar="N", help="images in the table of each run, at most (200)"
     )
+    add_own_images(parser)
     parser.add_argument("--title", metavar="TEXT", help="of the page")
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache)")
     parser.add_argument("--json", action="store_true", help="print path and size, for programs")
@@ -48,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page, and tell where it is."""
+    from berncert.study.curves.accuracy import training_images
     from berncert.study.report import write_report  # --help needs no torch
 
     examples = checked_count("examples", arguments.examples)
@@ -55,12 +59,22 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError("expected a file for --out, got nothing; report.html is one in the current folder")
     runs = named_runs(arguments.runs, arguments.data_dir)
     path = Path(arguments.out).expanduser() if arguments.out is not None else _place([its for _, its in runs])
-    size = write_report(runs, path, title=arguments.title, examples=examples, data_dir=arguments.data_dir)
+    size = write_report(
+        runs,
+        path,
+        title=arguments.title,
+        examples=examples,
+        data_dir=arguments.data_dir,
+        own_images=arguments.own_images,
+    )
     if arguments.json:
         print_json({"path": str(path), "bytes": size})
     else:
-        for label in (label for label, its in runs if not len(its)):
-            console().print(f"note: {label} has no rows yet")
+        for label, its in runs:
+            if not len(its):
+                console().print(f"note: {label} has no rows yet")
+            if seen := training_images(its):
+                console().print(f"note: TRAINING IMAGES: {label}: {seen}", style="bold")
         console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
 
 

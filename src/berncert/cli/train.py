@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace) -> None:
     folder = chosen_folder(arguments.out, Path("runs") / recipe.name)
     console = output.console()
     _announce(console, recipe, folder)
-    console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
-
     done = False
 
     def line(row: dict[str, float]) -> None:
         nonlocal done
+        if not done:
+            console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
         done = True
         cells = (
             ("" if math.isnan(row[name]) else form.format(row[name])).rjust(len(heading))
@@ -90,7 +90,10 @@ def run(arguments: argparse.Namespace) -> None:
         )
         console.print("  ".join(cells))
 
-    train(recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=line)
+    train(
+        recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=line,
+        on_note=lambda note: console.print(f"note: {note}", style="bold"),
+    )  # fmt: skip
     path = folder / FILE
     if not done:
         console.print("all epochs were done before")

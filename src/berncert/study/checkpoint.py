@@ -26,6 +26,7 @@ from berncert.extractor import FrozenNetwork
 from berncert.polynomial import SmoothedHead
 from berncert.study.folders import write_whole
 from berncert.study.heads import Head, build_head, head_size
+from berncert.study.reading import parsed_json
 
 FORMAT = "berncert checkpoint 2"
 FILE = "model.safetensors"
@@ -71,9 +72,7 @@ class Checkpoint:
         if degree is not None:
             return model.smooth(degree)
         if not isinstance(model.head, SmoothedHead):
-            raise ValueError(
-                f"expected a model with a smoothed head, got {self.path}, whose head is not; choose a --degree"
-            )
+            raise ValueError(f"expected a model with a smoothed head, got {self.path}, whose head is not; pass degree")
         return model
 
     def description(self) -> dict[str, Any]:
@@ -247,7 +246,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"expected a whole safetensors file, got {path}, which is cut off or something else ({error}); {ADVICE}"
         ) from error
     try:
-        entry = json.loads(header[kind])
+        entry = parsed_json(header[kind])
         whole = entry["sha256"] == _digest(tensors, kind, json.dumps(entry["description"]))
     except (KeyError, TypeError, ValueError, RecursionError):
         whole = False

@@ -11,6 +11,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 LOCK = ".lock"
+LONGEST = 100
+"""Letters of a value in a message."""
 
 
 @contextmanager
@@ -65,5 +67,11 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any], prefix: str = "") ->
         if isinstance(x, Mapping) and isinstance(y, Mapping):
             found += differences(x, y, f"{prefix}{key}.")
         elif x != y:
-            found.append(f"{prefix}{key} ({x!r} there, {y!r} here)")
+            found.append(f"{prefix}{key} ({_short(x)} there, {_short(y)} here)")
     return found
+
+
+def _short(value: Any) -> str:
+    """As it is written in Python, the middle of a long one left out."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"

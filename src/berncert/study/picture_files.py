@@ -38,7 +38,7 @@ def try_to_write(path: Path) -> None:
         trial.touch()
         trial.unlink()
     except OSError as error:
-        raise OSError(f"could not write {path}: {error.strerror or error}; choose another --out") from error
+        raise OSError(f"could not write {path}: {error.strerror or error}; choose another file") from error
 
 
 def write_picture(figure: Figure, path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-import tomllib
 import types
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from dataclasses import field, fields
 from typing import Any, get_args, get_type_hints
 
 from berncert.numbers import number
+from berncert.study.reading import parsed_toml
 
 LARGEST_FLOAT = sys.float_info.max
 LARGEST = 2**31
@@ -101,5 +101,5 @@ def parsed(text: str, kind: Any) -> Any:
             return tuple(number(part) for part in text.split(","))
         if float in kinds:
             return number(text)
-        return tomllib.loads(f"value = {text}")["value"]
+        return parsed_toml(f"value = {text}")["value"]
     return text

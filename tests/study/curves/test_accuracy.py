@@ -148,10 +148,10 @@ def test_the_table_has_a_row_for_each_run_and_percents_at_each_radius(tmp_path: 
     assert grid.rows == [
         ["proven", "proven", "4", "-", "1", "75.0", "75.0", "50.0", "25.0"],
         ["attack", "attack", "4", "-", "-", "75.0", "75.0", "50.0", "25.0"],
-        ["lone", "probable", "3", "1", "0.166", "33.3", "33.3", "0.0", "0.0"],
+        ["lone", "unknown claim", "3", "1", "0.166", "33.3", "33.3", "0.0", "0.0"],
     ]
     assert grid.title == "Accuracy in % at l2 radius r, in pixel units"
-    assert [line.partition(":")[0] for line in grid.note.splitlines()] == ["proven", "probable", "attack"]
+    assert [line.partition(":")[0] for line in grid.note.splitlines()] == ["proven", "unknown claim", "attack"]
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,12 @@ def test_other_images_and_other_data_are_told(tmp_path: Path) -> None:
         make_table(tmp_path / "cifar10" / "lone.tsv", [1.0]),
         make_table(tmp_path / "what.tsv", [1.0]),
     ]
-    data, images = warnings_about(curves_of(map(str, runs)))
+    data, images, unclaimed = warnings_about(curves_of(map(str, runs)))
     assert data == "not all on the same data set (digits test: all, some; cifar10 test: lone; not told: what)"
     assert images == "not all on the same images of digits test (all 4, some 2; 2 are in all)"
+    assert unclaimed.startswith(
+        "lone, what: a table without a record: it does not say what its radii claim, nor in which"
+    )
 
 
 def test_a_proof_that_an_attack_contradicts_is_told(tmp_path: Path) -> None:
@@ -274,7 +277,7 @@ def test_an_estimate_beyond_an_attack_is_told_to_be_no_bound(tmp_path: Path) -> 
 
 PUBLISHED = Path(os.environ.get("BERNCERT_DATA", ""), "published")
 README = PUBLISHED / "README.md"
-LINES = [line for line in README.read_text().splitlines() if line.count("|") == 9] if README.is_file() else []
+LINES = [line for line in README.read_text("utf-8").splitlines() if line.count("|") == 9] if README.is_file() else []
 
 
 @pytest.mark.skipif(not LINES, reason="no published certificates in the folder that BERNCERT_DATA names")

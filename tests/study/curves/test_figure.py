@@ -58,7 +58,7 @@ def test_each_claim_has_its_own_line(four: list[Curve]) -> None:
     lines = lines_of(curve_figure(four))
     assert lines[0].get_linestyle() == "-"
     assert all(line.get_linestyle() == "--" for line in lines[1:])  # dashed in some way
-    assert len({str(STYLES[claim]["linestyle"]) for claim in Claim}) == 4
+    assert len({str(STYLES[claim]["linestyle"]) for claim in Claim}) == len(Claim)
     assert len({line.get_color() for line in lines}) == 4
 
 
@@ -156,7 +156,7 @@ def test_ten_curves_have_ten_colours_and_a_legend_by_claim(tmp_path: Path) -> No
     figure = curve_figure(curves_of(words))
     assert len({line.get_color() for line in lines_of(figure)}) == len(COLOURS) == 10
     legend = [text.get_text() for text in figure.texts][:-2]
-    assert legend == ["proven", "mine", "other", "probable", *(f"run-{k}" for k in range(8))]
+    assert legend == ["proven", "mine", "other", "unknown claim", *(f"run-{k}" for k in range(8))]
 
 
 def test_a_legend_fits_into_the_picture_whatever_is_in_it() -> None:

@@ -136,6 +136,7 @@ def test_the_folder_given_comes_before_the_environment_and_that_before_the_cache
     assert list(load(grey).files) == [f"{name}.gz" for name in IDX]
     write(tmp_path / "given", IDX, ".xz")
     assert list(load(grey, data_dir=str(tmp_path / "given")).files) == [f"{name}.xz" for name in IDX]
+    (tmp_path / "empty").mkdir()
     assert list(load(grey, data_dir=tmp_path / "empty").files) == [f"{name}.gz" for name in IDX]
 
 
@@ -145,6 +146,30 @@ def test_an_environment_variable_that_names_no_folder_is_an_error(
     monkeypatch.setenv("BERNCERT_DATA", str(tmp_path / "mistyped"))
     with pytest.raises(FileNotFoundError, match="expected the environment variable BERNCERT_DATA to name a folder"):
         load(grey)
+
+
+@pytest.mark.parametrize("name", ["mnist", "digits", "moons"])
+def test_a_folder_given_that_is_not_there_is_an_error_whatever_else_has_the_data(
+    name: str, grey: str, cache: Path, tmp_path: Path
+) -> None:
+    write(cache / "mnist", IDX)
+    (tmp_path / "file").write_text("")
+    for given, got in (("mistyped", "not there"), ("file", "a file")):
+        with pytest.raises(
+            FileNotFoundError, match=rf"expected data_dir to name a folder, got .*{given}', which is {got}"
+        ):
+            load(name, data_dir=tmp_path / given)
+    assert not (tmp_path / "mistyped").exists()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_packed_file_that_never_ends_is_refused(
+    suffix: str, grey: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, dict.fromkeys(IDX, bytes(2**23)), suffix)
+    monkeypatch.setenv("BERNCERT_MAX_GIB", str(2**21 / 2**30))
+    with pytest.raises(ValueError, match=r"to unpack to at most .* got more .*; if that is meant"):
+        load(grey, data_dir=tmp_path)
 
 
 @pytest.mark.parametrize(("contents", "folder"), [(BINARY, "batches-bin"), (PICKLED, "batches-py")])
@@ -270,6 +295,7 @@ def advice(cause: str, folder: Path) -> str:
 def test_without_network_the_error_says_which_files_to_put_where(grey: str, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=advice("could not be downloaded", cache / "mnist")):
         load(grey)
+    (tmp_path / "mine").mkdir()
     with pytest.raises(FileNotFoundError, match=advice("refused", tmp_path / "mine" / "mnist")):
         load(grey, data_dir=tmp_path / "mine")
 
@@ -290,6 +316,7 @@ def test_missing_files_are_downloaded_once_and_kept(
     shared.mkdir()
     monkeypatch.setenv("BERNCERT_DATA", str(shared))
     folder = tmp_path / "mine" if given else None
+    (tmp_path / "mine").mkdir()
     for _ in range(2):
         assert is_whole(load(grey, data_dir=folder), channels=1)
     assert len(server.asked) == 2

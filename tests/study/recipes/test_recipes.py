@@ -252,10 +252,28 @@ def test_what_is_typed_is_read_as_the_setting_wants_it(name: str, text: str, val
     assert parse_value(name, text) == value
 
 
-@pytest.mark.parametrize("name", ["../escaped", "a/b", "", "."])
-def test_a_name_that_no_folder_can_have_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["../escaped", "a/b", "", ".", "..", "...", "/etc", "C:\\x", "a\\b", "-rf", " ", "a ", "a.", "a\nb", "a\0b",
+     "x" * 101, ".hidden", "a:b", "what?", "\x1b[31m"],
+)  # fmt: skip
+def test_a_name_that_no_folder_can_have_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected a name that a folder can have"):
         Recipe(name=name)
+    (tmp_path / "mine.toml").write_text(f"name = {json.dumps(name)}\n")
+    with pytest.raises(ValueError, match=r"in the recipe .*mine\.toml': expected a name that a folder can have"):
+        load_recipe(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10-small", "my recipe 2", "größe", "a.b_c+d", "x" * 100])
+def test_ordinary_names_are_taken(name: str) -> None:
+    assert Recipe(name=name).name == name
+
+
+def test_a_recipe_nested_without_end_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(f"a = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(ValueError, match=r"expected a TOML file, got .*mine\.toml', .* nested deeper"):
+        load_recipe(tmp_path / "mine.toml")
 
 
 def test_a_setting_outside_of_its_section_is_told_where_it_belongs(tmp_path: Path) -> None:

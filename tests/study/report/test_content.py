@@ -50,7 +50,7 @@ def test_the_summary_of_eight_images_is_as_counted_by_hand(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.parametrize("claim", Claim)
+@pytest.mark.parametrize("claim", [claim for claim in Claim if claim is not Claim.UNKNOWN])
 def test_each_step_of_a_curve_is_what_the_run_says_there(tmp_path: Path, claim: Claim) -> None:
     images = digits(60)
     run = make_run(tmp_path, random_rows(images), images=images, claim=claim.name)
@@ -78,6 +78,45 @@ def test_where_an_attack_succeeded_is_rounded_up(tmp_path: Path) -> None:
     assert detail.shown is not None
     assert {row.radius for row in detail.shown.examples.rows} == {"0.141177"}
     assert {radius for _, radius, _ in detail.shown.quantiles} == {"0.1412"}
+
+
+def test_summary_and_curves_are_of_common_images_and_each_run_by_itself_of_its_own(tmp_path: Path) -> None:
+    images = digits(8)
+    proven = eight(tmp_path / "a")
+    few = make_run(
+        tmp_path / "b", [(label, 0.9) for label in images.labels.tolist()[:4]], images=digits(4), claim="ATTACK"
+    )
+    runs = [("proven", proven), ("attack", few)]
+    made = report(runs)
+    (group,) = made.groups
+    assert [entry.images for entry in group.entries] == ["4", "4"]
+    assert [entry.right for entry in group.entries] == ["100.0", "100.0"]
+    assert [curve.reading.of for curve in group.curves] == [4, 4]
+    assert group.notes == ["compared on the 4 images of digits test that are in all runs (proven 8, attack 4)"]
+    assert [detail.entry.images for detail in made.details] == ["8", "4"]
+    assert made.details[0].shown is not None
+    assert made.details[0].shown.examples.of == 8
+    own = report(runs, own_images=True)
+    assert [entry.images for entry in own.groups[0].entries] == ["8", "4"]
+    assert "compared on the 4 images" in report_html(runs)
+    assert "compared on" not in report_html(runs, own_images=True)
+
+
+def test_training_images_are_said_at_the_top_and_at_the_run(tmp_path: Path) -> None:
+    seen = "these 8 images are training images of the model"
+    run = eight(tmp_path, data={"split": "train", "seen_in_training": seen})
+    text = report_html([("run", run)])
+    assert text.index(f"<strong>Training images.</strong> run: {seen}.") < text.index('id="summary"')
+    assert f"<strong>Training images:</strong> {seen}." in text
+    assert f"TRAINING IMAGES: run: {seen}" in text
+    assert "Training images" not in report_html([("run", eight(tmp_path / "test"))])
+
+
+def test_a_long_option_is_cut(tmp_path: Path) -> None:
+    rows = ",".join(map(str, range(5000)))
+    text = report_html([("run", eight(tmp_path, data={"division": {"test_rows": rows}}))])
+    assert rows not in text
+    assert f"… ({len(rows)} characters, in run.json)" in text
 
 
 def test_what_is_not_proven_is_never_called_so(tmp_path: Path) -> None:
@@ -260,7 +299,10 @@ def test_a_lone_table_is_in_the_summary_and_the_curves_only(tmp_path: Path) -> N
     assert made.groups[0].entries[0].abstained == "1"
     text = report_html([("published", read(table))])
     assert "Run by run" not in text
-    assert '<path class="curve probable' in text
+    assert '<path class="curve unknown' in text
+    assert ">unknown claim</td>" in text
+    assert "probable" not in made.lead
+    assert "does not say what it claims" in made.lead
 
 
 def test_the_page_says_what_its_times_and_quantiles_are(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Run]]:
 @pytest.fixture(scope="module")
 def path(runs: list[tuple[str, Run]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(runs, made)
+    write_report(runs, made, own_images=True)
     return made
 
 
@@ -213,7 +213,7 @@ def test_every_picture_is_there_though_each_is_in_the_file_once(open_page: Opene
     pictures = page.locator("img").evaluate_all("all => all.map(i => [i.src, i.naturalWidth])")
     assert len(pictures) > 4 * 40
     assert {width for _, width in pictures} == {8}
-    text = path.read_text()
+    text = path.read_text("utf-8")
     assert all(text.count(source) == 1 for source in {source for source, _ in pictures})
 
 

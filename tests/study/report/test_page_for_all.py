@@ -150,7 +150,9 @@ def test_names_that_try_to_break_out_are_only_names(open_page: Opener, path: Pat
 
 def test_a_script_or_a_style_that_got_in_would_not_count(browser: Browser, path: Path, tmp_path: Path) -> None:
     smuggled = "<script>document.title = 'taken'</script><style>body { color: red }</style><img src='file:///x.png'>"
-    (tmp_path / "changed.html").write_text(path.read_text().replace("</footer>", f"{smuggled}</footer>"))
+    (tmp_path / "changed.html").write_text(
+        path.read_text("utf-8").replace("</footer>", f"{smuggled}</footer>"), "utf-8"
+    )
     page = browser.new_page()
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))

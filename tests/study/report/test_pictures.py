@@ -26,7 +26,7 @@ def own_images(path: Path, images: np.ndarray) -> Path:
 
 
 def run_over(folder: Path, data: Path) -> Run:
-    images = load(data)
+    images = load(data, "all")
     return make_run(folder, random_rows(images), images=images)
 
 

@@ -68,6 +68,17 @@ def test_runs_of_another_model_norm_or_data_cannot(tmp_path: Path, other: dict[s
     assert not same_task(b, a)
 
 
+def test_parts_of_data_that_was_divided_are_the_same_data_unless_it_was_changed(tmp_path: Path) -> None:
+    told = {"split": "test", "part": "one in 5", "files": {"mine/3 images": "1"}, "division": {"sha256": "d"}}
+    whole = {"split": "all", "part": "all", "files": {"mine/9 images": "2"}, "sha256": "3"}
+    a = run_of(tmp_path / "a", data=told)
+    assert same_task(a, run_of(tmp_path / "b", images=9, data=told | whole))
+    assert same_task(a, run_of(tmp_path / "c", data=told | {"name": "/home/me/digits"}))
+    assert not same_task(a, run_of(tmp_path / "d", data=told | {"sha256": "3"}))
+    assert not same_task(a, run_of(tmp_path / "e", images=9, data=told | whole | {"division": {"sha256": "e"}}))
+    assert not same_task(a, run_of(tmp_path / "f", data={"split": "test"}))
+
+
 def test_a_lone_table_does_not_tell_enough(tmp_path: Path) -> None:
     table = read(make_table(tmp_path / "lone.tsv", [0.5]))
     assert not same_task(table, table)

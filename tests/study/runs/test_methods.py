@@ -11,7 +11,7 @@ import pytest
 from berncert.certification.images import UNITS
 from berncert.certification.rootfinding import JACOBIANS, SOLVERS
 from berncert.study.attacks import LOSSES
-from berncert.study.data import SPLITS
+from berncert.study.data import ALL, SPLITS
 from berncert.study.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
 
 
@@ -21,7 +21,7 @@ def choices(kind: type[RunSettings], name: str) -> set[str]:
 
 
 def test_choices_are_those_that_there_are() -> None:
-    assert choices(Exact, "split") == set(SPLITS)
+    assert choices(Exact, "split") == {*SPLITS, ALL}
     assert choices(Exact, "dtype") == {str(kind).removeprefix("torch.") for kind in UNITS}
     assert choices(Estimated, "solver") == set(SOLVERS)
     assert choices(Estimated, "jacobian") == set(JACOBIANS)
@@ -36,7 +36,7 @@ def test_choices_are_those_that_there_are() -> None:
         (Exact, {"tolerance": 1.0}, "expected tolerance below 1"),
         (Exact, {"dtype": "float16"}, "expected dtype out of float64, float32"),
         (Exact, {"limit": 0}, "expected limit >= 1"),
-        (Randomized, {"norm": math.inf}, "expected norm 2 with --method randomized"),
+        (Randomized, {"norm": math.inf}, "expected norm 2 with randomized smoothing"),
         (Randomized, {"sigma": 0.0}, "expected a finite sigma > 0"),
         (Randomized, {"alpha": 1.0}, "expected alpha below 1"),
         (Pgd, {"norm": 1.0}, "expected norm 2 or inf for an attack"),

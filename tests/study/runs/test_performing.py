@@ -45,7 +45,7 @@ QUICK: dict[str, RunSettings] = {
 
 def without_times(folder: Path) -> list[list[str]]:
     (table,) = folder.glob("*.tsv")
-    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    rows = [line.split("\t") for line in table.read_text("utf-8").splitlines()]
     place = rows[0].index("time")
     return [row[:place] + row[place + 1 :] for row in rows]
 
@@ -114,7 +114,7 @@ def test_another_degree_smooths_the_base_head_anew(tmp_path: Path) -> None:
         np.testing.assert_array_equal(run.radius, berncert.certify(model, images).radius)
     saved = perform(path, Exact(data="digits", limit=20), tmp_path / "saved")
     assert without_times(saved.path) == without_times(tmp_path / "1")
-    with pytest.raises(ValueError, match="does not tell what it was trained on; pass --data"):
+    with pytest.raises(ValueError, match="does not tell what it was trained on; pass data"):
         perform(path, Exact(), tmp_path / "unknown")
 
 
@@ -206,7 +206,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
 
 def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
     run: Run = perform("digits", Exact(limit=2), tmp_path, command="berncert certify digits")
-    told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
+    told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert told.keys() >= {
         "format",
         "kind",

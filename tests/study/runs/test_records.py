@@ -84,7 +84,8 @@ def test_a_published_table_is_a_run_without_a_record(tmp_path: Path) -> None:
     (tmp_path / "sigma_0.25.tsv").write_text("\n".join(lines))  # no newline at its end
     run = read(tmp_path / "sigma_0.25.tsv")
     assert len(run) == 2
-    assert (run.claim, run.complete, run.label) == (Claim.PROBABLE, True, "sigma_0.25")
+    assert (run.claim, run.complete, run.label) == (Claim.UNKNOWN, True, "sigma_0.25")
+    assert read(run.path, claim=Claim.PROBABLE).claim is Claim.PROBABLE
     assert run.rows["time"].tolist() == [15.4, 86401.5]
     assert run.standing([0, 0.978, 0.98]).tolist() == [0.5, 0.5, 0.0]
     assert run.mean_radius == 0.489
@@ -151,12 +152,12 @@ def test_a_folder_of_another_run_is_refused_and_kept(tmp_path: Path, changes: di
 def test_where_a_run_comes_from_does_not_decide(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
     assert open_table(tmp_path, about(origin={"command": "another"}), COLUMNS, INDICES).done == 1
-    assert json.loads((tmp_path / RUN).read_text())["origin"] == {"command": "berncert certify"}
+    assert json.loads((tmp_path / RUN).read_text("utf-8"))["origin"] == {"command": "berncert certify"}
 
 
 def test_infinity_is_told_in_json_that_every_reader_takes(tmp_path: Path) -> None:
     run = written(tmp_path, [row(0)], settings={"norm": math.inf})
-    told = json.loads((tmp_path / RUN).read_text(), parse_constant=lambda word: pytest.fail(word))
+    told = json.loads((tmp_path / RUN).read_text("utf-8"), parse_constant=lambda word: pytest.fail(word))
     assert told["settings"]["norm"] == "inf"
     assert run.norm == math.inf
 
@@ -197,7 +198,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 def test_rows_of_other_images_are_not_gone_on_with(tmp_path: Path) -> None:
     written(tmp_path, [row(0)])
     path = tmp_path / "certificates.tsv"
-    path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
+    path.write_text(path.read_text("utf-8").replace("\n0\t", "\n1\t"))
     with pytest.raises(ValueError, match="expected the rows of this run"):
         open_table(tmp_path, about(), COLUMNS, INDICES)
     (tmp_path / RUN).unlink()
@@ -270,7 +271,7 @@ def test_the_statuses_of_a_proof_are_those_that_there_are() -> None:
 def test_rows_that_no_run_writes_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     written(tmp_path, [row(0), row(20)])
     path = tmp_path / "certificates.tsv"
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(path.read_text("utf-8").replace(old, new))
     with pytest.raises(ValueError, match=message):
         read(tmp_path)
 
@@ -301,3 +302,13 @@ def test_a_record_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / RUN).write_text("[" * 100_000)
     with pytest.raises(ValueError, match="expected the record of a run"):
         read(tmp_path)
+
+
+def test_one_long_cell_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["\t".join((*FIRST, "remark")), *(f"{k}\t3\t3\t0.5\t1\t0:00:01\t-" for k in range(1000))]
+    (tmp_path / "bomb.tsv").write_text("\n".join(lines) + "x" * 100_000)
+    monkeypatch.setenv("BERNCERT_MAX_GIB", "0.1")
+    with pytest.raises(ValueError, match=r"bomb\.tsv: expected column remark to unpack to at most 0\.1 GiB, got more"):
+        read(tmp_path / "bomb.tsv")
+    (tmp_path / "bomb.tsv").write_text("\n".join(lines))
+    assert len(read(tmp_path / "bomb.tsv")) == 1000

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from berncert.study.checkpoint import describe
+from berncert.study.data import load
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training import train
-from berncert.study.training.images import augmented, load_images
+from berncert.study.training.images import augmented, load_images, notes_about
 
 
 def images(count: int = 60, channels: int = 2, height: int = 5, width: int = 4) -> Tensor:
@@ -122,3 +124,26 @@ def test_other_images_do_not_take_the_place_of_those_that_a_training_began_with(
     with pytest.raises(ValueError, match=r"expected the data that the training in .* began with"):
         train(recipe, folder, progress=False)
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_test_images_that_are_trained_on_are_counted(tmp_path: Path) -> None:
+    recipe = own(tmp_path / "mine.npz").change(test_limit=None)
+    training, test = load_images(recipe, None, False)
+    (divided,) = notes_about(training, test)
+    assert divided.endswith("mine.npz came without splits: 40 of its 200 images are set aside for testing")
+    assert not {*training.indices.tolist()} & {*test.indices.tolist()}
+    pixels = np.random.default_rng(0).random((30, 4))
+    labels = np.arange(30) % 3
+    np.savez(tmp_path / "both.npz", x_train=pixels[:20], y_train=labels[:20], x_test=pixels[13:], y_test=labels[13:])
+    (seen,) = notes_about(*load_images(recipe.change(dataset=str(tmp_path / "both.npz")), None, False))
+    assert seen.startswith("TRAINING IMAGES: 7 of the 17 test images are training images too")
+    assert notes_about(*load_images(load_recipe("digits"), None, False)) == []
+
+
+def test_what_a_training_is_of_says_how_it_was_divided(tmp_path: Path) -> None:
+    recipe, said = own(tmp_path / "mine.npz").change(epochs=1), []
+    train(recipe, tmp_path / "run", progress=False, on_note=said.append)
+    told = describe(tmp_path / "run")["about"]["data"]
+    assert told["division"] == load(tmp_path / "mine.npz").division
+    assert told["images"] == 160
+    assert len(said) == 1

@@ -66,7 +66,7 @@ def weights(model: Classifier) -> dict[str, Tensor]:
 
 def log_of(folder: Path) -> list[dict[str, float]]:
     """The rows of log.tsv by column, times left out."""
-    header, *rows = [line.split("\t") for line in (folder / "log.tsv").read_text().splitlines()]
+    header, *rows = [line.split("\t") for line in (folder / "log.tsv").read_text("utf-8").splitlines()]
     assert {len(row) for row in rows} == {len(header)}
     return [{k: float(v) for k, v in zip(header, row, strict=True) if k not in TIMES} for row in rows]
 

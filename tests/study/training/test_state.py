@@ -38,7 +38,7 @@ def test_another_recipe_in_the_same_folder_is_refused_naming_what_differs(settin
 
 def test_a_folder_from_before_a_setting_was_invented_goes_on(settings: Recipe, tmp_path: Path) -> None:
     train(settings, tmp_path, progress=False)
-    told = json.loads((tmp_path / RECIPE).read_text())
+    told = json.loads((tmp_path / RECIPE).read_text("utf-8"))
     del told["training"]["start"]
     (tmp_path / RECIPE).write_text(json.dumps(told))
     train(settings, tmp_path, progress=False)
@@ -76,7 +76,7 @@ def test_a_file_in_the_way_is_told(way: str, settings: Recipe, tmp_path: Path) -
     folder = tmp_path / "file" if way == "a file" else tmp_path / "file" / "run"
     with pytest.raises(OSError, match=f"expected a folder that can be written to, got {folder}"):
         train(settings, folder, progress=False)
-    assert (tmp_path / "file").read_text() == "mine"
+    assert (tmp_path / "file").read_text("utf-8") == "mine"
 
 
 def test_a_read_only_folder_is_told(settings: Recipe, tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_a_training_leaves_no_other_files(settings: Recipe, tmp_path: Path) -> N
     train(settings, tmp_path, progress=False)
     found = {path.name for path in tmp_path.iterdir()} - {".lock"}
     assert found == {"log.png", "log.tsv", "model.safetensors", "recipe.json", "state.safetensors"}
-    assert json.loads((tmp_path / RECIPE).read_text()) == json.loads(json.dumps(settings.as_dict()))
+    assert json.loads((tmp_path / RECIPE).read_text("utf-8")) == json.loads(json.dumps(settings.as_dict()))
 
 
 def test_the_log_keeps_every_digit_and_each_value_under_its_name(tmp_path: Path) -> None:
     rows = [{"epoch": 1, "loss": 0.1 + 0.2, "share": float("nan")}, {"share": 1 / 3, "loss": 5e-324, "epoch": 2}]
     write_log(tmp_path, rows)
-    header, *lines = [line.split("\t") for line in (tmp_path / LOG).read_text().splitlines()]
+    header, *lines = [line.split("\t") for line in (tmp_path / LOG).read_text("utf-8").splitlines()]
     found = [dict(zip(header, map(float, line), strict=True)) for line in lines]
     assert found[1] == rows[1]
     assert found[0]["loss"] == 0.1 + 0.2
@@ -152,3 +152,9 @@ def test_the_mean_of_a_normalised_layer_is_normalised_too() -> None:
         average.update(layer)
     layer.load_state_dict(average.values)
     assert float(torch.linalg.matrix_norm(layer.eval().weight.detach(), 2)) <= 1.03
+
+
+def test_a_recipe_nested_without_end_is_a_plain_error(tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text('{"a":' * 100_000 + "0" + "}" * 100_000)
+    with pytest.raises(ValueError, match=r"expected the recipe of a training in .*recipe\.json, got .* nested deeper"):
+        train("moons", tmp_path, progress=False)

@@ -1,4 +1,4 @@
-"""Certified accuracy over radii: `accuracy` has the numbers and tables, `figure` the picture."""
+"""Certified accuracy over radii: `accuracy` has numbers and tables, `matching` the common images, `figure` pictures."""
 
 from berncert.study.curves.accuracy import (
     Curve,
@@ -11,8 +11,9 @@ from berncert.study.curves.accuracy import (
     summary,
     warnings_about,
 )  # fmt: skip
+from berncert.study.curves.matching import on_common_images
 
 __all__ = [
-    "Curve", "accuracy_table", "common_norm", "curve_figure", "curves_of", "default_radii", "radii_of", "summary",
-    "warnings_about",
+    "Curve", "accuracy_table", "common_norm", "curve_figure", "curves_of", "default_radii", "on_common_images",
+    "radii_of", "summary", "warnings_about",
 ]  # fmt: skip

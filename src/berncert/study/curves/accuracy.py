@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from berncert.numbers import down, norm_name, number, percent, percent_places
-from berncert.study.runs.comparing import same_task
+from berncert.study.curves.matching import differences
+from berncert.study.runs.comparing import data_of, same_task
 from berncert.study.runs.named import named_runs
 from berncert.study.runs.records import Claim, Floats, Run
 from berncert.study.tables import Grid
@@ -26,8 +27,6 @@ from berncert.study.tables import Grid
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIELD_DATA = ("cifar10", "cifar100", "imagenet", "mnist", "svhn")
-"""Lone tables do not say what they are of; folders of these names do."""
 MOST_RADII = 7
 LEADS = (1, Fraction(5, 2), 5)
 """The first digits of round steps."""
@@ -40,6 +39,14 @@ class Curve:
 
     label: str
     run: Run
+    """The rows that are counted."""
+    whole: Run | None = None
+    """The run with all of its rows, if those that are counted are not all."""
+
+    @property
+    def whole_run(self) -> Run:
+        """With all rows."""
+        return self.whole or self.run
 
     @property
     def claim(self) -> Claim:
@@ -48,18 +55,13 @@ class Curve:
 
     @property
     def data(self) -> str:
-        """The data set and its part, e.g. "mnist test"; empty if nothing tells."""
-        if self.run.about:
-            told = self.run.about["data"]
-            return f"{told['name']} {told.get('split') or ''}".strip()
-        folders = (part.lower() for part in reversed(self.run.path.resolve().parent.parts))
-        name = next((part for part in folders if part in FIELD_DATA), None)
-        return f"{name} test" if name else ""
+        """The data set and its part, e.g. "mnist test"; empty if nothing says so."""
+        return data_of(self.run)
 
     @property
     def expected(self) -> int:
         """How many images the run has when it is complete."""
-        return int(self.run.about["data"]["images"]) if self.run.about else len(self.run)
+        return int(self.run.about["data"]["images"]) if self.run.about else len(self.whole_run)
 
     @cached_property
     def holding(self) -> Floats:
@@ -165,7 +167,7 @@ def radius_text(radius: float) -> str:
 
 
 def subject(curves: Sequence[Curve]) -> str:
-    """What the shares of these curves are: certified only if none of them is an estimate or an attack."""
+    """What the shares of these curves are: certified only if all are proven or hold with a probability."""
     certified = all(curve.claim in (Claim.PROVEN, Claim.PROBABLE) for curve in curves)
     return "certified accuracy" if certified else "accuracy"
 
@@ -179,21 +181,21 @@ def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> Grid:
     if not radii:
         raise ValueError("expected at least one radius, got none")
     claims = [claim for claim in Claim if any(curve.claim is claim for curve in curves)]
-    probable = Claim.PROBABLE in claims  # others never abstain
+    may_abstain = any(map(abstains, curves))
     places = percent_places(max(len(curve.run) for curve in curves))
     rows = []
     for curve in curves:
         shares = [percent(count, len(curve.run), places) for count in counts_at(curve.run, radii)]
-        abstained = [str(_abstained(curve)) if curve.claim is Claim.PROBABLE else "-"] * probable
+        abstained = [str(_abstained(curve)) if abstains(curve) else "-"] * may_abstain
         mean = _mean_radius(curve)
         told = "-" if mean is None or math.isnan(mean) else down(mean, 3)
-        rows.append([curve.label, curve.claim.name.lower(), _images(curve), *abstained, told, *shares])
+        rows.append([curve.label, curve.claim.word, _images(curve), *abstained, told, *shares])
     first, *others = map(radius_text, radii)
     return Grid(
-        ["run", "claim", "images", *["abstained"] * probable, "mean\nradius", f"r={first}", *others],
+        ["run", "claim", "images", *["abstained"] * may_abstain, "mean\nradius", f"r={first}", *others],
         rows,
         title=f"{subject(curves).capitalize()} in % at {norm_name(norm)} radius r, in pixel units",
-        note="\n".join(f"{claim.name.lower()}: {claim.value}" for claim in claims),
+        note="\n".join(f"{claim.word}: {claim.value}" for claim in claims),
         left=2,
     )
 
@@ -207,9 +209,10 @@ def summary(curves: Sequence[Curve], radii: Sequence[float]) -> dict[str, Any]:
             {
                 "label": curve.label,
                 "path": str(curve.run.path),
-                "claim": curve.claim.name.lower(),
+                "claim": curve.claim.word,
                 "data": curve.data or None,
                 "images": len(curve.run),
+                "images_in_run": len(curve.whole_run),
                 "expected_images": curve.expected,
                 "abstained": _abstained(curve),
                 "mean_radius": _mean_radius(curve),
@@ -222,15 +225,26 @@ def summary(curves: Sequence[Curve], radii: Sequence[float]) -> dict[str, Any]:
 
 
 def warnings_about(curves: Sequence[Curve]) -> list[str]:
-    """What to know before these curves are compared; contradictions first."""
-    return [*_contradictions(curves), *_differences(curves), *_unfinished(curves)]
+    """What to know before these curves are compared; the worst first."""
+    return [
+        *_contradictions(curves),
+        *_training_images(curves),
+        *differences(curves),
+        *_unclaimed(curves),
+        *_unfinished(curves),
+    ]
 
 
 def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure:
-    """The picture: proven curves solid, probable ones dashed, estimates dash-dotted, attacks dotted."""
+    """The picture: each line in the style of its claim, as `figure.STYLES` has it."""
     from berncert.study.curves.figure import drawn  # matplotlib is slow to import, and tables do without
 
     return drawn(curves, norm=common_norm(curves), title=title)
+
+
+def abstains(curve: Curve) -> bool:
+    """Whether it is one that may tell no class: randomized smoothing, or a table in which that happens."""
+    return curve.claim is Claim.PROBABLE or bool(curve.run.abstained.any())
 
 
 def _abstained(curve: Curve) -> int:
@@ -242,34 +256,35 @@ def _mean_radius(curve: Curve) -> float | None:
 
 
 def _images(curve: Curve) -> str:
-    return str(len(curve.run)) if curve.run.complete else f"{len(curve.run)} of {curve.expected}"
+    if curve.whole is not None or curve.run.complete:
+        return str(len(curve.run))
+    return f"{len(curve.run)} of {curve.expected}"
 
 
 def _unfinished(curves: Sequence[Curve]) -> Iterator[str]:
     for curve in curves:
-        if not curve.run.complete:
-            yield f"{curve.label} is not finished: {_images(curve)} images; its command, run again, goes on"
+        run = curve.whole_run
+        if not run.complete:
+            done = f"{len(run)} of {curve.expected} images"
+            yield f"{curve.label} is not finished: {done}; its command, run again, goes on"
 
 
-def _differences(curves: Sequence[Curve]) -> Iterator[str]:
-    """Curves of other data, or of other images of the same data, say less about each other."""
-    sets: dict[str, list[Curve]] = {}
+def _training_images(curves: Sequence[Curve]) -> Iterator[str]:
+    """Accuracy on images that the model learnt by heart is not what is asked for."""
     for curve in curves:
-        sets.setdefault(curve.data, []).append(curve)
-    if len(sets) > 1:
-        told = "; ".join(f"{data or 'not told'}: {_listed(members)}" for data, members in sets.items())
-        yield f"not all on the same data set ({told})"
-    for data, members in sets.items():
-        images = [set(zip(*(c.run.rows[name].tolist() for name in ("idx", "label")), strict=True)) for c in members]
-        shared = set.intersection(*images)
-        if any(each != shared for each in images):
-            of = f" of {data}" if data else ""
-            told = ", ".join(f"{curve.label} {len(curve.run)}" for curve in members)
-            yield f"not all on the same images{of} ({told}; {len(shared)} are in all)"
+        if seen := training_images(curve.run):
+            yield f"TRAINING IMAGES: {curve.label}: {seen}"
 
 
-def _listed(curves: Sequence[Curve]) -> str:
-    return ", ".join(curve.label for curve in curves)
+def training_images(run: Run) -> str:
+    """What a run says of training images among its own, if it does."""
+    return str(run.about["data"].get("seen_in_training") or "") if run.about else ""
+
+
+def _unclaimed(curves: Sequence[Curve]) -> Iterator[str]:
+    unknown = [curve.label for curve in curves if curve.claim is Claim.UNKNOWN]
+    if unknown:
+        yield f"{', '.join(unknown)}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"
 
 
 def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
@@ -278,15 +293,16 @@ def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
     for curve, attack in product(curves, attacks):
         if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not same_task(curve.run, attack.run):
             continue
-        _, mine, its = np.intersect1d(curve.run.rows["idx"], attack.run.rows["idx"], return_indices=True)
-        broken = curve.run.correct[mine] & (curve.run.radius[mine] > attack.run.radius[its])
+        run, other = curve.whole_run, attack.whole_run
+        _, mine, its = np.intersect1d(run.rows["idx"], other.rows["idx"], return_indices=True)
+        broken = run.correct[mine] & (run.radius[mine] > other.radius[its])
         if not broken.any():
             continue
         which = f"{broken.sum()} of the {len(mine)} images in both"
         if curve.claim is Claim.ESTIMATE:
             yield f"{attack.label} broke {which} within the estimate of {curve.label}: it is no bound"
         else:
-            first = curve.run.rows["idx"][mine][broken][0]
+            first = run.rows["idx"][mine][broken][0]
             yield (
                 f"CONTRADICTION: {attack.label} broke {which}, idx {first} the first, within the radius that "
                 f"{curve.label} has proven; one of the two is wrong, or they are not of the same images"

@@ -29,6 +29,7 @@ STYLES: Mapping[Claim, Mapping[str, Any]] = {
     Claim.PROVEN: {"linestyle": "-", "linewidth": 1.8},
     Claim.PROBABLE: {"linestyle": (0, (5, 1.8)), "linewidth": 1.5},
     Claim.ESTIMATE: {"linestyle": (0, (7, 1.8, 1.2, 1.8)), "linewidth": 1.5},
+    Claim.UNKNOWN: {"linestyle": (0, (7, 1.6, 1.2, 1.6, 1.2, 1.6)), "linewidth": 1.2},
     Claim.ATTACK: {"linestyle": (0, (1, 1.4)), "linewidth": 1.5},
 }
 MARKER: Mapping[str, Any] = {"marker": "o", "markersize": 4.2, "markerfacecolor": "white", "markeredgewidth": 1.1}
@@ -36,6 +37,7 @@ MEANINGS = {
     Claim.PROVEN: "proven",
     Claim.PROBABLE: "probable",
     Claim.ESTIMATE: "estimate, not proven",
+    Claim.UNKNOWN: "unknown claim",
     Claim.ATTACK: "attack, upper limit",
 }
 MESSAGE = "How many images are right, and stay so within a radius"
@@ -123,7 +125,8 @@ def drawn(curves: Sequence[Curve], *, norm: float, title: str | None = None) -> 
 def _end(curves: Sequence[Curve]) -> float:
     """A little more than where the last curve ends; attacks may go on for ever, and estimates too far."""
     ends = {claim: max((curve.reach() for curve in curves if curve.claim is claim), default=0.0) for claim in Claim}
-    certified, tried = max(ends[Claim.PROVEN], ends[Claim.PROBABLE]), max([0.0, *(x for c in curves for x in c.tried)])
+    certified = max(ends[Claim.PROVEN], ends[Claim.PROBABLE], ends[Claim.UNKNOWN])
+    tried = max([0.0, *(x for c in curves for x in c.tried)])
     estimated = min(ends[Claim.ESTIMATE], STRETCH * certified) if certified else ends[Claim.ESTIMATE]
     end = max(certified, estimated) or tried
     return 1.03 * float(np.clip(end, SMALLEST, LARGEST)) if end else 1.0

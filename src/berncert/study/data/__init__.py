@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from berncert.polynomial.grid import positive_int
 from berncert.study.data import official, own
-from berncert.study.data.dataset import SPLITS, Dataset, Ints, Request, take
+from berncert.study.data.dataset import ALL, SPLITS, Dataset, Ints, Request, take
 from berncert.study.data.registry import DIGITS, OFFICIAL
+from berncert.study.reading import given_folder
 
-__all__ = ["DATASETS", "SPLITS", "Dataset", "load", "moons"]
+__all__ = ["ALL", "DATASETS", "SPLITS", "Dataset", "load", "moons"]
 
 MOONS_POINTS, MOONS_NOISE, MOONS_SEEDS = 1000, 0.15, {"train": 0, "test": 1}
 DIGITS_TEST_EVERY = 5
@@ -40,14 +41,16 @@ def load(
     downloaded, into data_dir or the cache. Files of unknown content are refused.
 
     A folder has a subfolder of PNG or JPEG images for each class, or such folders in `train/` and `test/`; for .npz
-    files see `own.read_npz`. What has no splits is the same for each, and its `part` says so.
+    files see `own.read_npz`. What comes without splits is divided: one in five images of each class is for testing, the
+    same on every machine, and `division` records which; the split "all" is all of them. What would unpack to more than
+    2 GiB is refused; the environment variable BERNCERT_MAX_GIB changes that.
     """
     if not isinstance(name, (str, PathLike)):
         raise TypeError(f"expected a data set's name or a path, got {name!r}")
     request = Request(
         str(name),
         split,
-        None if data_dir is None else Path(data_dir).expanduser(),
+        next(iter(given_folder(data_dir)), None),
         None if limit is None else positive_int("limit", limit),
         positive_int("skip", skip),
         download,
@@ -55,7 +58,8 @@ def load(
     )
     if name in DATASETS:
         if split not in SPLITS:
-            raise ValueError(f"expected split to be {' or '.join(map(repr, SPLITS))}, got {split!r}")
+            hint = "; only data without splits is taken whole" if split == ALL else ""
+            raise ValueError(f"expected split to be {' or '.join(map(repr, SPLITS))}, got {split!r}{hint}")
         return DATASETS[request.name](request)
     path = Path(name).expanduser()
     if path.is_dir() or (path.suffix == ".npz" and path.is_file()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,8 @@ from torch import Tensor
 
 Ints = npt.NDArray[np.int64]
 SPLITS = ("train", "test")
+ALL = "all"
+"""The split that is everything, of data that came without splits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +29,14 @@ class Dataset:
     labels: Tensor
     """(N,) int64: positions in `classes`."""
     indices: Tensor
-    """(N,) int64: each row's place in the whole split, before `skip` and `limit`."""
+    """(N,) int64: each row's place in the whole split, before `skip` and `limit`; with a `division`, in all of it."""
     classes: tuple[str, ...]
     part: str | None = None
     """How this split differs from the whole official one, before `skip` and `limit`; None when it does not."""
     files: Mapping[str, str] = field(default_factory=dict)
     """What was read: file name -> checksum of its unpacked content; empty for what is generated or embedded."""
+    division: Mapping[str, Any] | None = None
+    """How data that came without splits was divided, as plain JSON; None when it came with them. See `division`."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,11 +65,12 @@ class Request(NamedTuple):
         self,
         images: npt.NDArray[Any],
         labels: Ints,
-        rows: range,
+        rows: Sequence[int],
         classes: tuple[str, ...],
         *,
         part: str | None = None,
         files: Mapping[str, str] | None = None,
+        division: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """The images and labels of the wanted rows; bytes become float32 numbers k/255."""
         scale = np.float32(255 if images.dtype == np.uint8 else 1)
@@ -74,10 +79,11 @@ class Request(NamedTuple):
             split=self.split,
             images=torch.from_numpy(np.divide(images, scale, dtype=np.float32, order="C")),
             labels=torch.from_numpy(labels.astype(np.int64)),
-            indices=torch.tensor(rows, dtype=torch.int64),
+            indices=torch.tensor(list(rows), dtype=torch.int64),
             classes=classes,
             part=part,
             files=files or {},
+            division=division,
         )
 
 

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.io
 
+from berncert.study.reading import check_unpacked
+
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Batch = tuple[Pixels, Ints]
@@ -26,16 +28,21 @@ Batch = tuple[Pixels, Ints]
 PACKINGS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, tarfile.TarError)
 CIFAR_SHAPE = (3, 32, 32)
+BLOCK_BYTES = 2**20
 
 
 def unpacked(path: Path) -> bytes:
     """What is in a file, or, if its name says that it is packed, what was packed into it."""
+    blocks, size = [], 0
     try:
         with PACKINGS.get(path.suffix, open)(path, "rb") as file:
-            content: bytes = file.read()
-            return content
+            while block := file.read(BLOCK_BYTES):  # nobody knows before how much there is
+                size += len(block)
+                check_unpacked(path, size)
+                blocks.append(block)
     except DAMAGED as error:
         raise ValueError(f"expected a whole {path.suffix} file, got a damaged one: {error}") from error
+    return b"".join(blocks)
 
 
 def archived(path: Path, members: Collection[str]) -> dict[str, bytes]:
@@ -45,6 +52,7 @@ def archived(path: Path, members: Collection[str]) -> dict[str, bytes]:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 if member.name in members and (file := archive.extractfile(member)):
+                    check_unpacked(f"{member.name} in {path}", member.size)
                     contents[member.name] = file.read()
                 if len(contents) == len(members):
                     return contents

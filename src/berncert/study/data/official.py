@@ -6,7 +6,6 @@ in the archive in which it was published. A file with any other content is refus
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,8 @@ from berncert.study.data import formats
 from berncert.study.data.dataset import Dataset, Request, check_labels, take
 from berncert.study.data.download import checksum, download
 from berncert.study.data.registry import OFFICIAL, Edition, File, Official
+from berncert.study.reading import DATA_VARIABLE, data_folders
 
-ENVIRONMENT_VARIABLE = "BERNCERT_DATA"
 ARCHIVE = ".tar.gz"
 
 
@@ -69,14 +68,7 @@ def read(request: Request) -> Dataset:
 
 def _places(request: Request) -> list[Path]:
     """The data folders, in the order in which they are searched."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE)
-    if named and not Path(named).expanduser().is_dir():
-        raise FileNotFoundError(
-            f"expected the environment variable {ENVIRONMENT_VARIABLE} to name a folder, got {named!r}; "
-            "correct it or unset it"
-        )
-    given = [request.data_dir] if request.data_dir else []
-    return [*given, *([Path(named).expanduser()] if named else []), user_cache_path("berncert")]
+    return [*data_folders(request.data_dir), user_cache_path("berncert")]
 
 
 def _find(official: Official, split: str, places: Sequence[Path]) -> Found | None:
@@ -118,7 +110,7 @@ def _fetch(official: Official, request: Request, places: Sequence[Path]) -> Foun
     raise FileNotFoundError(
         f"expected the {request.split} files of {request.name}, {' and '.join(name for name, _ in published)}, in one "
         f"of {', '.join(map(str, places))}; they are in none of them, and {failure}. Put them into {folder}, or into "
-        f"{official.folders[0]}/ in a folder that data_dir or the environment variable {ENVIRONMENT_VARIABLE} names; "
+        f"{official.folders[0]}/ in a folder that data_dir or the environment variable {DATA_VARIABLE} names; "
         f"they are published at {' and '.join(official.homes)}"
     )
 

@@ -188,15 +188,21 @@ def explain(
 
 
 def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
-    """The image at that place of the split."""
+    """The image of that number, as runs over the split have it in their column idx."""
     assert settings.data is not None
     name, split = settings.data, settings.split
     images = data.load(name, split, data_dir=data_dir, limit=checked_index("index", index) + 1)
-    if index >= len(images):
+    places = (images.indices == index).nonzero().flatten().tolist()
+    if places:
+        row = places[0]
+        return Sample(images.name, split, index, images.images[row], int(images.labels[row]), images.classes)
+    if images.division and index < images.division["images"]:
         raise ValueError(
-            f"expected an index from 0 to {len(images) - 1}, as {name} has {len(images):,} {split} images, got {index}"
+            f"expected the index of a {split} image of {name}, got {index}, which is of another "
+            f"split; take it with split={data.ALL!r}"
         )
-    return Sample(images.name, split, index, images.images[index], int(images.labels[index]), images.classes)
+    count, what = (images.division["images"], "") if images.division else (len(images), f"{split} ")
+    raise ValueError(f"expected an index from 0 to {count - 1}, as {name} has {count:,} {what}images, got {index}")
 
 
 def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:

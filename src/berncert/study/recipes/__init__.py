@@ -7,7 +7,7 @@ that one can be changed without telling its section: `load_recipe("mnist", epoch
 from __future__ import annotations
 
 import json
-import tomllib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -16,12 +16,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
+from berncert.study.reading import parsed_toml
 from berncert.study.recipes.settings import DataSettings, ModelSettings, TrainingSettings
 from berncert.study.settings import checked, parsed
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
 OWNER = {entry.name: section for section, kind in SECTIONS.items() for entry in fields(kind)}
 """Setting -> its section."""
+NAME = re.compile(r"(?![-. ])[^/\\:*?\"<>|]{1,100}(?<![. ])")
+"""Of a recipe: what a folder can be called on every system, and what no command takes for a flag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +40,11 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("name", "about"):
             checked(name, getattr(self, name), str, {})
-        if Path(self.name).name != self.name or not self.name:
-            raise ValueError(f"expected a name that a folder can have, got {self.name!r}")
+        if not NAME.fullmatch(self.name) or not self.name.isprintable():
+            raise ValueError(
+                f"expected a name that a folder can have, without / and \\, not beginning with . or -, got "
+                f'{self.name!r}; write name = "..." into the recipe, or rename its file'
+            )
         known = self._architecture_options()
         for key, value in self.model.options.items():
             if key not in known:
@@ -116,7 +122,12 @@ def load_recipe(name: str | PathLike[str], **changes: Any) -> Recipe:
 
     A file that says `extends = "mnist"` starts from that recipe.
     """
-    return Recipe.from_dict(_entries(name, ()), Path(name).stem).change(**changes)
+    entries = _entries(name, ())
+    try:
+        recipe = Recipe.from_dict(entries, Path(name).stem)
+    except ValueError as error:  # of what is in the file, not of what was changed
+        raise ValueError(f"in the recipe {str(name)!r}: {error}") from error
+    return recipe.change(**changes)
 
 
 def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any]:
@@ -134,7 +145,7 @@ def _entries(name: str | PathLike[str], above: tuple[str, ...]) -> dict[str, Any
             f"{_guess(path.name, recipe_names())}"
         )
     try:
-        entries = tomllib.loads(content.decode("utf-8"))
+        entries = parsed_toml(content.decode("utf-8"))
     except ValueError as error:  # not TOML, or not even text
         raise ValueError(f"expected a TOML file, got {str(name)!r}, which is none: {error}") from error
     start = entries.pop("extends", None)

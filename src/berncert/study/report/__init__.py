@@ -34,6 +34,7 @@ def write_report(
     title: str | None = None,
     examples: int = 200,
     data_dir: str | PathLike[str] | None = None,
+    own_images: bool = False,
 ) -> int:
     """Write the page about these labelled runs, whole or not at all; how many bytes it has."""
     place = Path(path)
@@ -47,7 +48,7 @@ def write_report(
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"expected a folder that can be made, got {place.parent}: {error.strerror or error}") from error
-    content = report_html(runs, title=title, examples=examples, data_dir=data_dir).encode()
+    content = report_html(runs, title=title, examples=examples, data_dir=data_dir, own_images=own_images).encode()
     write_whole(place, content)
     return len(content)
 
@@ -58,15 +59,19 @@ def report_html(
     title: str | None = None,
     examples: int = 200,
     data_dir: str | PathLike[str] | None = None,
+    own_images: bool = False,
 ) -> str:
-    """The page. Of each run at most so many examples are shown; their images are looked for, never downloaded."""
+    """The page. Of each run at most so many examples are shown; their images are looked for, never downloaded.
+
+    Runs over the same data are compared on the images that all of them have, or each on its own_images.
+    """
     css, script = _text("report.css"), _text("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return _environment().get_template("template.html").render(
-        report=report(runs, title=title, examples=examples, data_dir=data_dir),
+        report=report(runs, title=title, examples=examples, data_dir=data_dir, own_images=own_images),
         css=Markup(css),
         script=Markup(script),
         policy=policy,

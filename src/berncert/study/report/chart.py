@@ -93,7 +93,7 @@ def own_scale(run: Run) -> Scale:
 
 def common_scale(runs: Sequence[Run]) -> Scale:
     """For the curves of these runs: to the end of what is certified; estimates and attacks do not stretch it."""
-    certified = [run for run in runs if run.claim in (Claim.PROVEN, Claim.PROBABLE)]
+    certified = [run for run in runs if run.claim not in (Claim.ESTIMATE, Claim.ATTACK)]
     return scale_to(max(map(reach, certified), default=0) or max(map(reach, runs), default=0))
 
 

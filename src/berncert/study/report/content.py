@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from berncert.numbers import lower, percent, percent_places
 from berncert.study import curves
+from berncert.study.curves.accuracy import abstains, training_images
 from berncert.study.report.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
 from berncert.study.report.detail import Shown, options, shown
 from berncert.study.report.numbers import count, duration, nearest_rank, norm_name, places_for, with_signs
@@ -28,11 +29,24 @@ class Entry:
     """From 1: its colour, and its name in the page."""
     label: str
     run: Run
+    """The rows that are counted."""
+    whole: Run
+    """All rows: of runs on unequal images, more than those that are counted."""
 
     @property
     def claim(self) -> str:
-        """One word."""
+        """What it is called."""
+        return self.run.claim.word
+
+    @property
+    def style(self) -> str:
+        """How its line is drawn: a class of the style sheet."""
         return self.run.claim.name.lower()
+
+    @property
+    def training_images(self) -> str:
+        """What is to be said of training images among those of the run; empty if there are none."""
+        return training_images(self.run)
 
     @property
     def meaning(self) -> str:
@@ -52,9 +66,13 @@ class Entry:
 
     @property
     def images(self) -> str:
-        """How many have their row, of how many."""
+        """How many are counted; of a run that is not complete, of how many."""
         done = count(len(self.run))
-        return done if self.run.complete else f"{done} of {count(self.run.about['data']['images'])}"
+        return (
+            done
+            if self.whole.complete or self.run is not self.whole
+            else f"{done} of {count(self.run.about['data']['images'])}"
+        )
 
     @property
     def right(self) -> str:
@@ -64,8 +82,9 @@ class Entry:
 
     @property
     def abstained(self) -> str:
-        """How often no class was told; only randomized smoothing can."""
-        return count(int(self.run.abstained.sum())) if self.run.claim is Claim.PROBABLE else ""
+        """How often no class was told, of what may tell none."""
+        may = abstains(curves.Curve(self.label, self.run))
+        return count(int(self.run.abstained.sum())) if may else ""
 
     @property
     def mean_radius(self) -> str:
@@ -149,10 +168,15 @@ class Report:
     """Of the runs that have a run.json."""
 
     @property
-    def claims(self) -> list[tuple[str, str]]:
-        """Those that are made, each with its meaning."""
+    def claims(self) -> list[tuple[str, str, str]]:
+        """Those that are made: the style of their lines, what they are called, what they mean."""
         made = {entry.run.claim for entry in self.entries}
-        return [(claim.name.lower(), str(claim)) for claim in Claim if claim in made]
+        return [(claim.name.lower(), claim.word, str(claim)) for claim in Claim if claim in made]
+
+    @property
+    def training_images(self) -> list[tuple[str, str]]:
+        """Which runs are on training images, and what is to be said of it."""
+        return [(entry.label, seen) for entry in self.entries if (seen := entry.training_images)]
 
     @property
     def entries(self) -> list[Entry]:
@@ -166,14 +190,21 @@ def report(
     title: str | None = None,
     examples: int = 200,
     data_dir: str | PathLike[str] | None = None,
+    own_images: bool = False,
 ) -> Report:
-    """The content of the page about these runs, each with its label."""
+    """The content of the page about these runs, each with its label.
+
+    Summary and curves are of the images that all runs over the same data have, unless each is to be on its own_images;
+    what is shown of one run by itself is of all of its images.
+    """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ValueError(
             f"expected 1 to {MOST_RUNS} runs, got {len(runs)}; more curves cannot be told apart: make several reports"
         )
-    entries = [Entry(number, label, run) for number, (label, run) in enumerate(runs, 1)]
-    groups = tuple(_group([entry for entry in entries if entry.run.norm == norm]) for norm in _norms(entries))
+    entries = [Entry(number, label, run, run) for number, (label, run) in enumerate(runs, 1)]
+    groups = tuple(
+        _group([entry for entry in entries if entry.run.norm == norm], own_images) for norm in _norms(entries)
+    )
     finder = Finder(data_dir)
     given = [entry.run for entry in entries]
     details = tuple(Detail(entry, shown(run, given, finder, examples)) for entry in entries if (run := entry.run).about)
@@ -184,11 +215,16 @@ def _norms(entries: Sequence[Entry]) -> list[float]:
     return list(dict.fromkeys(entry.run.norm for entry in entries))
 
 
-def _group(entries: Sequence[Entry]) -> Group:
+def _group(entries: Sequence[Entry], own_images: bool) -> Group:
+    lines = [curves.Curve(entry.label, entry.run) for entry in entries]
+    notes: list[str] = []
+    if not own_images:
+        lines, notes = curves.on_common_images(lines)
+        entries = [replace(entry, run=line.run) for entry, line in zip(entries, lines, strict=True)]
     filled = [entry for entry in entries if len(entry.run)]
     scale = common_scale([entry.run for entry in filled])
     drawn = tuple(Drawn(entry, outline(entry.run, scale), reading(entry.run, scale)) for entry in filled)
-    notes = curves.warnings_about([curves.Curve(entry.label, entry.run) for entry in entries])
+    notes = [*notes, *curves.warnings_about(lines)]
     return Group(norm_name(entries[0].run.norm), tuple(entries), scale, drawn, _start(drawn, scale), notes)
 
 
@@ -218,6 +254,7 @@ _LEADS = {
     Claim.PROVEN: "are proven to keep it under every change whose {norm} norm is less than {radius}",
     Claim.PROBABLE: "keep it with a stated probability under every change whose {norm} norm is less than {radius}",
     Claim.ESTIMATE: "are estimated, not proven, to keep it up to an {norm} distance of {radius}",
+    Claim.UNKNOWN: "have an {norm} radius of at least {radius} in a table that does not say what it claims",
     Claim.ATTACK: "kept it under the attack at an {norm} distance of {radius}: no proof can give more",
 }
 

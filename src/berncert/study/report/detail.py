@@ -18,6 +18,8 @@ from berncert.study.report.numbers import count, duration, nearest_rank, places_
 from berncert.study.report.pictures import Finder
 from berncert.study.runs.records import Claim, Run
 
+LONGEST = 500
+"""Letters of an option; the numbers of all test images may be many more."""
 QUANTILES = {"least": 0.0, "5 %": 0.05, "median": 0.5, "95 %": 0.95, "greatest": 1.0}
 
 
@@ -118,4 +120,5 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, list) and all(isinstance(part, (int, float, str)) for part in value):
         return ", ".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters, in run.json)"

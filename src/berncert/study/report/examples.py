@@ -27,6 +27,7 @@ RADIUS = {
     Claim.PROVEN: "radius",
     Claim.PROBABLE: "probable radius",
     Claim.ESTIMATE: "estimate",
+    Claim.UNKNOWN: "radius, unknown claim",
     Claim.ATTACK: "fell at",
 }
 """Claim -> what its number for an image is called."""
@@ -34,6 +35,7 @@ MEANINGS = {
     Claim.PROVEN: "no image closer than this changes the class: proven; rounded down",
     Claim.PROBABLE: "no image closer than this changes the smoothed class, with the stated probability; rounded down",
     Claim.ESTIMATE: "the root finder's distance, rounded down: nothing is proven",
+    Claim.UNKNOWN: f"rounded down; {Claim.UNKNOWN}",
     Claim.ATTACK: "the least tried radius at which the attack changed the class; ∞: it never did, 0: it was wrong",
 }
 STATUSES: dict[str, str] = {status.name: status.value for status in Status} | {

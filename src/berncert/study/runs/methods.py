@@ -26,7 +26,7 @@ class RunSettings(Section):
     """Whether the result rests on the Lipschitz bound of the extractor."""
 
     data: str | None = setting(None, "a data set's name, a folder of images or an .npz (what the model was trained on)")
-    split: str = setting("test", "which part of it", choices=("train", "test"))
+    split: str = setting("test", "which part of it; all is for data without parts", choices=("train", "test", "all"))
     norm: float = setting(2.0, "the p of the norm, 1 to inf", least=1, endless=True)
     degree: int | None = setting(None, "smooth the model's base head anew, to this degree (as it was saved)", least=1)
     skip: int = setting(1, "every so many-th image", least=1)
@@ -84,7 +84,7 @@ class Randomized(RunSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.norm != 2:
-            raise ValueError(f"expected norm 2 with --method randomized, got {self.norm:g}; it knows no other")
+            raise ValueError(f"expected norm 2 with randomized smoothing, got {self.norm:g}; it knows no other")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from berncert.study.runs.records import RUN, Run, read
+from berncert.study.reading import DATA_VARIABLE, data_folders, given_folder
+from berncert.study.runs.records import RUN, Claim, Run, read
 
-DATA_VARIABLE = "BERNCERT_DATA"  # as in study.data, which needs torch
 LEVELS = ("0.12", "0.25", "0.50", "1.00")
 """The noise of the published classifiers, in training and in certification."""
 
@@ -54,6 +54,7 @@ def named_runs(words: Iterable[str], data_dir: str | PathLike[str] | None = None
     RUN is the folder of a run, a table in the field's format, or published rows: `cohen2019` for all levels of noise,
     `cohen2019:0.25` for one. Those are looked for in `published/` in data_dir and in what BERNCERT_DATA names.
     """
+    given_folder(data_dir)  # or an error, whether it is needed or not
     found = [each for word in words for each in _found(word, data_dir)]
     return list(zip(_labels(found), (each.run for each in found), strict=True))
 
@@ -64,7 +65,7 @@ def _found(word: str, data_dir: str | PathLike[str] | None) -> Iterator[Named]:
     path = Path(target).expanduser()
     if name in PUBLISHED and not (path.is_file() or (path / RUN).is_file()):
         for noise in [_level(name, level)] if colon else LEVELS:
-            run = read(_published_table(name, noise, data_dir))
+            run = read(_published_table(name, noise, data_dir), claim=Claim.PROBABLE)
             yield Named(label if label and colon else f"{label or PUBLISHED[name].label}, sigma {noise}", run)
         return
     yield Named(label, read(path))
@@ -92,12 +93,12 @@ def _level(name: str, text: str) -> str:
 def _published_table(name: str, noise: str, data_dir: str | PathLike[str] | None) -> Path:
     published = PUBLISHED[name]
     table = published.table.format(noise)
-    places = [Path(place).expanduser() for place in (data_dir, os.environ.get(DATA_VARIABLE)) if place]
+    places = data_folders(data_dir)
     found = next((path for place in places if (path := place / table).is_file()), None)
     if found is None:
         looked = f"it is not in {' or '.join(map(str, places))}" if places else "neither is given"
         raise FileNotFoundError(
-            f"expected the rows of {name}:{noise} as {table} in the folder that --data-dir or {DATA_VARIABLE} names; "
+            f"expected the rows of {name}:{noise} as {table} in the folder that data_dir or {DATA_VARIABLE} names; "
             f"{looked}. They were published at {published.home}"
         )
     return found

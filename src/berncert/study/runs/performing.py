@@ -32,6 +32,7 @@ from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
 from berncert.study.runs.methods import RunSettings
 from berncert.study.runs.records import FIRST, FORMAT, Run, Table, open_table, read
+from berncert.study.runs.training_images import seen_in_training
 from berncert.study.runs.workers import worker
 
 Settings = TypeVar("Settings", bound=RunSettings)
@@ -65,7 +66,7 @@ def perform(
             "claim": settings.claim.name,
             "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
             "model": _model_facts(model),
-            "data": data_facts(images),
+            "data": data_facts(images, seen_in_training(open_checkpoint(model).about, images)),
             "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": _code()},
             "origin": _origin(model, command),
         }
@@ -95,7 +96,7 @@ def with_data(model: str | PathLike[str], settings: Settings) -> Settings:
     """The settings with a data set: by default what the model was trained on."""
     name = trained_on(model) if settings.data is None else settings.data
     if not name:
-        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass --data")
+        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass data")
     return replace(settings, data=name)
 
 
@@ -175,11 +176,11 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
     head, wanted = classifier.head, getattr(classifier.extractor, "input_shape", shape)
     if tuple(wanted) != tuple(shape):
         told = f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}"
-        raise ValueError(f"{told}; choose other --data")
+        raise ValueError(f"{told}; choose other data")
     if isinstance(head, SmoothedHead) and head.classes < len(classes):
         raise ValueError(
             f"expected data with at most the {head.classes} classes of the model, got {name} with {len(classes)}; "
-            "choose other --data"
+            "choose other data"
         )
 
 
@@ -189,7 +190,9 @@ def _model_facts(model: str | PathLike[str]) -> dict[str, Any]:
     return {"sha256": checkpoint.sha256, **parts}
 
 
-def data_facts(images: Dataset) -> dict[str, Any]:
+def data_facts(images: Dataset, seen: str = "") -> dict[str, Any]:
+    """What tells these images from others; and, if there is something to say, how they were divided and seen before."""
+    told = {"division": images.division, "seen_in_training": seen}
     return {
         "name": images.name,
         "split": images.split,
@@ -199,6 +202,7 @@ def data_facts(images: Dataset) -> dict[str, Any]:
         "shape": list(images.images.shape[1:]),
         "sha256": digest(images),
         "classes": list(images.classes),
+        **{key: value for key, value in told.items() if value},
     }
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berncert.study.folders import differences, write_whole
+from berncert.study.reading import check_unpacked, parsed_json
 
 FORMAT = "berncert run 1"
 RUN = "run.json"
@@ -42,6 +43,8 @@ KINDS: dict[str, tuple[type[np.generic], ...]] = {
 }
 """Column -> what it must be read as."""
 MEGABYTE = 2**20
+LETTER_BYTES = 4
+"""Of text in numpy's arrays, in which every cell has the room of the longest."""
 ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
 
 Floats = npt.NDArray[np.float64]
@@ -55,7 +58,13 @@ class Claim(StrEnum):
     PROVEN = "no image within the radius changes its class"
     PROBABLE = "no image within the radius changes its class, with a stated probability, each row by itself"
     ESTIMATE = "the radius of the paper's root finder: nothing is proven"
+    UNKNOWN = "a table without a record: it does not say what its radii claim"
     ATTACK = "an image at this distance that is given another class was found: no proof can go beyond"
+
+    @property
+    def word(self) -> str:
+        """What it is called, in tables, pictures, reports and JSON."""
+        return "unknown claim" if self is Claim.UNKNOWN else self.name.lower()
 
 
 CLAIMS = {"certify": (Claim.PROVEN, Claim.PROBABLE, Claim.ESTIMATE), "attack": (Claim.ATTACK,)}
@@ -64,6 +73,7 @@ STATUSES: dict[Claim, tuple[str, ...]] = {
     Claim.PROVEN: ("PROVEN", "WHOLE_CUBE", "TIE", "BUDGET", "EXTRACTION", "LEAVES_CUBE", "OVERFLOW", "ROUNDING"),
     Claim.PROBABLE: ("PROBABLE", "ABSTAINED"),
     Claim.ESTIMATE: ("ESTIMATE",),
+    Claim.UNKNOWN: (),
     Claim.ATTACK: ("WRONG", "BROKEN", "STANDS"),
 }
 """Claim -> how its rows may end; those of a proof are `berncert.Status`."""
@@ -79,6 +89,8 @@ class Run:
     """run.json; empty for a lone table."""
     rows: Mapping[str, npt.NDArray[Any]]
     """Column -> its values: int64, float64 (`time` in seconds) or text."""
+    stated: Claim = Claim.UNKNOWN
+    """What a lone table is known to claim: it does not say so itself."""
 
     def __len__(self) -> int:
         return len(self.rows["idx"])
@@ -90,12 +102,12 @@ class Run:
 
     @property
     def claim(self) -> Claim:
-        """What the radii say; lone tables are those of randomized smoothing."""
-        return Claim[self.about["claim"]] if self.about else Claim.PROBABLE
+        """What the radii say."""
+        return Claim[self.about["claim"]] if self.about else self.stated
 
     @property
     def norm(self) -> float:
-        """The p of the radii's norm; randomized smoothing has l2 only."""
+        """The p of the radii's norm; lone tables do not say it, and the field's are l2."""
         return float(self.about["settings"]["norm"]) if self.about else 2.0
 
     @property
@@ -146,8 +158,8 @@ class Run:
         return np.array([text.split(" ") for text in self.rows[name]], dtype=np.float64).reshape(len(self), -1)
 
 
-def read(path: str | PathLike[str]) -> Run:
-    """The run in that folder, or the table at that path in the field's format."""
+def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
+    """The run in that folder, or the table at that path in the field's format; of a table, `claim` is what is known."""
     place = Path(path)
     if place.is_dir():
         about = _read_about(place)
@@ -165,8 +177,8 @@ def read(path: str | PathLike[str]) -> Run:
             raise ValueError(
                 f"expected the folder of a run, got {place} alone; what its rows claim, and in which norm, is in {RUN}"
             )
-        _check_rows(place, Claim.PROBABLE, rows)
-        return Run(place, {}, rows)
+        _check_rows(place, claim, rows)
+        return Run(place, {}, rows, claim)
     raise FileNotFoundError(
         f"expected the folder of a run, or a table of certificates, got {place}, which is not there"
     )
@@ -242,7 +254,7 @@ def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any],
     if told:
         raise ValueError(
             f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
-            "another with --out, say the same as there, or delete that one to start again"
+            "another one, say the same as there, or delete that one to start again"
         )
 
 
@@ -287,13 +299,13 @@ def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
 def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     try:
-        about = json.loads(path.read_text("utf-8"))
+        about = parsed_json(path.read_text("utf-8"))
     except FileNotFoundError:
         hint = "it is a training's folder" if (folder / "recipe.json").exists() else f"it has no {RUN}"
         raise ValueError(
             f"expected the folder of a run, as certify and attack write it, got {folder}: {hint}"
         ) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"expected the record of a run in {path}, got something else: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else about
@@ -363,6 +375,7 @@ def _read_rows(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 def _column(name: str, texts: Sequence[str]) -> npt.NDArray[Any]:
     """As whole numbers, else as numbers, else as text."""
+    check_unpacked(f"column {name}", max(map(len, texts), default=0) * len(texts) * LETTER_BYTES)
     if name == "time":
         return np.array([_seconds(text) for text in texts], dtype=np.float64)
     for kind in KINDS.get(name, (np.int64, np.float64, np.str_)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -48,7 +49,28 @@ def described(training: Dataset) -> dict[str, Any]:
         "shape": list(training.images.shape[1:]),
         "classes": list(training.classes),
         "files": dict(training.files),
+        **({"division": training.division} if training.division else {}),
     }
+
+
+def notes_about(training: Dataset, test: Dataset) -> list[str]:
+    """What is to be said of these images before a model is trained: how they were divided, which are in both parts."""
+    division, notes = training.division, []
+    if division:
+        whole, aside = division["images"], division["test_images"]
+        notes.append(f"{training.name} came without splits: {aside} of its {whole} images are set aside for testing")
+    seen = set(map(_checksum, training.images))
+    both = sum(_checksum(image) in seen for image in test.images)
+    if both:
+        notes.append(
+            f"TRAINING IMAGES: {both} of the {len(test)} test images are training images too; what is told of test "
+            "images is told of them as well"
+        )
+    return notes
+
+
+def _checksum(image: Tensor) -> bytes:
+    return hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest()
 
 
 def augmented(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:

@@ -22,7 +22,7 @@ from berncert.study.data import Dataset
 from berncert.study.hardware import chosen_device
 from berncert.study.heads import Head
 from berncert.study.recipes import Recipe, load_recipe
-from berncert.study.training.images import augmented, described, load_images
+from berncert.study.training.images import augmented, described, load_images, notes_about
 from berncert.study.training.model import build_model, smoothed_classifier, warm_start
 from berncert.study.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of, stretch_of
 from berncert.study.training.schedules import SCHEDULES, grown
@@ -50,12 +50,14 @@ def train(
     device: torch.device | str | None = None,
     progress: bool | None = None,
     on_epoch: Callable[[dict[str, float]], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Classifier:
     """Train by the recipe, in that folder; where a run of the same recipe was cut off, go on from its last epoch.
 
     The result is the smoothed classifier, also in `model.safetensors` together with the base head (`berncert.load`);
     `log.tsv` has a line for each epoch, `log.png` is a picture of it. On the same machine, with the same number of
-    threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line.
+    threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line,
+    `on_note` what is to be known of the images before: how they were divided, and test images that are trained on.
     """
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     folder, device = Path(folder), chosen_device(device)
@@ -67,6 +69,9 @@ def train(
         if (folder / STATE).is_file():
             state.restore(folder / STATE, recipe)
         keep_recipe(folder, recipe)
+        if on_note is not None:
+            for note in notes_about(training, test):
+                on_note(note)
         while state.epoch < recipe.training.epochs:
             row = _epoch(recipe, state, training, device, progress)
             kept = _kept(state)

@@ -16,6 +16,7 @@ from torch import nn
 from berncert.certification import Classifier
 from berncert.study.checkpoint import FILE, read, under, write
 from berncert.study.folders import claimed, differences, write_whole
+from berncert.study.reading import parsed_json
 from berncert.study.recipes import Recipe
 from berncert.study.training.picture import training_figure
 
@@ -119,7 +120,7 @@ def keep_recipe(folder: Path, recipe: Recipe) -> None:
 
 def _read_recipe(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = parsed_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"expected the recipe of a training in {path}, got something else: {error}") from error
     if not isinstance(found, dict):
