@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partialmethod
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 import berncert
 from berncert.extractor import FrozenNetwork, Normalise, UnitCube, build, freeze, lipschitz_bound
+from berncert.extractor.freezing.modules import VOUCHED
 from berncert.extractor.frozen import Step
 from berncert.extractor.lipschitz import lipschitz_table
 from berncert.extractor.operations import Scale
@@ -350,3 +352,66 @@ def test_models_and_functions_that_mention_the_package_can_be_pickled(of: str, c
     cloudpickle = pytest.importorskip("cloudpickle")
     copied = pickle.loads(cloudpickle.dumps(lambda x: berncert.certify(model, x).radius))
     assert copied(images).tolist() == berncert.certify(model, images).radius.tolist()
+
+
+# ---- what an independent attack found ----
+
+
+def test_rounding_of_tiny_constants_is_counted() -> None:
+    # in real arithmetic clamp(x, 0, 1); in float64 x is lost beside 1e20, though the squares of all constants are 0
+    net = Net(lambda s, x: ((x * 1e-190 + 1e-170) * 1e190 - (x * 0.0 + 1e-170) * 1e190).clamp(0, 1))
+    assert certified(net, 0.9) == 0
+    assert float(lipschitz_table(net, (1,)).value.peak[1]) >= 1e20
+
+
+def test_rounding_of_tiny_pixels_is_counted() -> None:
+    def forward(s: Any, x: Tensor) -> Tensor:
+        y = x * 1e190
+        return (y[:, :1] + y[:, 1:2] - y[:, 2:]).clamp(0, 1)
+
+    c = berncert.certify(classifier(Net(forward)), [[1e-170, 0.9e-190, 1e-170]])
+    assert c.radius[0] == 0
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-170, 1e-250])
+def test_rounding_of_tiny_weights_is_counted(size: float) -> None:
+    layer = nn.Linear(64, 1, bias=False).double()
+    layer.weight.data.fill_(0.7 * size)
+    value = lipschitz_table(nn.Sequential(layer, Net(lambda s, x: x / size)).eval(), (64,)).value
+    assert value.error[0] >= 64 * 2.0**-53 * 0.7  # as of weights of size 1
+
+
+def test_a_frozen_model_evaluates_its_head_in_float64() -> None:
+    extractor = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()).eval()
+    head = berncert.SmoothedHead((1000 + 0.001 * torch.randn(3, 4, 4)).float())
+    model, x = berncert.Classifier(extractor, head).freeze((2,)), torch.rand(500, 2) * 4 - 2
+    c = berncert.certify(model, x, dtype=torch.float32)
+    differs = model(x).argmax(dim=1).numpy() != c.predicted
+    assert not (differs & (c.radius > 0)).any()
+
+
+def test_threads_share_plain_arithmetic_and_put_the_callers_back() -> None:
+    setting: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, seen = setting.fp32_precision, set()
+
+    class Spy(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.add(setting.fp32_precision)
+            return x * 1
+
+    berncert.lipschitz_bound.register(Spy, lambda module, shape: 1.0)  # type: ignore[attr-defined]
+    try:
+        frozen = freeze(nn.Sequential(Spy(), nn.Linear(8, 8)).eval(), (8,))
+        setting.fp32_precision = "bf16"
+        seen.clear()
+        work = lambda: [frozen(torch.rand(4, 8)) for _ in range(50)]  # noqa: E731
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen == {"ieee"}
+        assert setting.fp32_precision == "bf16"
+    finally:
+        setting.fp32_precision = before
+        del VOUCHED[Spy]

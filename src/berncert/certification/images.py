@@ -16,7 +16,7 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.exact import certify_features
 from berncert.certification.inputs import ONE_EACH, checked_images, placement
 from berncert.extractor import FrozenNetwork
-from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.gains import SMALLEST, conversion
 from berncert.extractor.bounds.value import ValueBound
 from berncert.extractor.proof_cache import proven
 from berncert.polynomial import SmoothedHead
@@ -259,5 +259,6 @@ def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:
 def _sizes(images: Tensor) -> Floats:
     """The norm_2 of each image, rounded up."""
     rows = images.flatten(1).double()
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norms.cpu().numpy() * (1 + rows.shape[1] * 2.0**-50)
+    largest = rows.abs().amax(dim=1).clamp_min(SMALLEST)
+    norms: Tensor = torch.linalg.vector_norm(rows / largest[:, None], dim=1) * largest  # squares do not underflow
+    return norms.cpu().numpy() * (1 + rows.shape[1] * 2.0**-50) + SMALLEST

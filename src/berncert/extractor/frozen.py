@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 import torch
@@ -161,6 +162,40 @@ def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, .
     return values[len(steps)]
 
 
+class _Settings:
+    """Torch's settings of its arithmetic, which all threads share: plain while any frozen network computes."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.stack = Lock(), 0, ExitStack()
+
+    def enter(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self._set()
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.stack.close()
+
+    def _set(self) -> None:
+        backends: Any = torch.backends
+        self.stack.enter_context(backends.nnpack.flags(enabled=False))
+        if torch.cuda.is_available():
+            self.stack.enter_context(backends.cudnn.flags(enabled=False, allow_tf32=False))
+        if platform.machine().lower() not in ("x86_64", "amd64"):
+            onednn = backends.mkldnn.set_flags
+            self.stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
+        for part in (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv):
+            self.stack.callback(setattr, part, "fp32_precision", part.fp32_precision)
+            part.fp32_precision = "ieee"
+
+
+_SETTINGS = _Settings()
+
+
 @contextmanager
 def plain_arithmetic() -> Iterator[None]:
     """The arithmetic that rounding bounds assume: sums of products in the dtype of the values, in any order.
@@ -168,26 +203,12 @@ def plain_arithmetic() -> Iterator[None]:
     No reduced precision (TF32, bfloat16, automatic mixed precision), and no convolutions by way of transforms
     (Winograd, FFT), which NNPACK and cuDNN may choose, and oneDNN on other processors than x86.
     """
-    backends: Any = torch.backends
-    precisions = (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv)
-    before = [setting.fp32_precision for setting in precisions]
-    onednn = backends.mkldnn.set_flags
-    direct = platform.machine().lower() in ("x86_64", "amd64")
-    with ExitStack() as stack:
-        stack.enter_context(torch.backends.nnpack.flags(enabled=False))
-        stack.enter_context(torch.autocast("cpu", enabled=False))
-        if torch.cuda.is_available():
-            stack.enter_context(torch.autocast("cuda", enabled=False))
-            stack.enter_context(torch.backends.cudnn.flags(enabled=False, allow_tf32=False))
-        if not direct:
-            stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
-        try:
-            for setting in precisions:
-                setting.fp32_precision = "ieee"
+    _SETTINGS.enter()
+    try:
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             yield
-        finally:
-            for setting, precision in zip(precisions, before, strict=True):
-                setting.fp32_precision = precision
+    finally:
+        _SETTINGS.leave()
 
 
 def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, ...]:
@@ -232,7 +253,7 @@ def _widened(tensor: Tensor) -> Tensor:
     """In float64 or int64: what is narrower in a file is the same number."""
     if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.int32):
         raise ValueError(f"expected numbers in float64, float32, int64 or int32, got {tensor.dtype}")
-    return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64).contiguous()
+    return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64, copy=True).contiguous()
 
 
 def _single(tensor: Tensor) -> Tensor:

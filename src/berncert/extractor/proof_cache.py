@@ -36,7 +36,7 @@ def proven(network: FrozenNetwork, norm: float, unit: float, progress: bool | No
         return lipschitz_table(network, network.input_shape, norm, unit=unit, progress=progress).value
     question = f"{network.digest()} {norms_with(norm)} {unit!r} {_code()}"
     key = hashlib.sha256(question.encode()).hexdigest()
-    found = _MEMORY.get(key) or _read(key)
+    found = _MEMORY.get(key) or _read(key, network)
     if found is None:
         found = lipschitz_table(network, network.input_shape, norm, unit=unit, progress=progress).value
         _write(key, found)
@@ -60,10 +60,11 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _read(key: str) -> ValueBound | None:
+def _read(key: str, network: FrozenNetwork) -> ValueBound | None:
     try:
         entry = json.loads((folder() / f"{key}.json").read_text("utf-8"))
-        return _from_json(entry) if entry.get("key") == key else None
+        found = _from_json(entry) if entry.get("key") == key else None
+        return found if found is not None and _may_be(found, network) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # nothing there, or nothing that can be read: it is proven again
 
@@ -75,6 +76,13 @@ def _write(key: str, value: ValueBound) -> None:
         partial = folder() / f".{key}.{os.getpid()}.partial"
         partial.write_text(json.dumps({"key": key, **_as_json(value)}), "utf-8")
         partial.replace(folder() / f"{key}.json")
+
+
+def _may_be(found: ValueBound, network: FrozenNetwork) -> bool:
+    """Whether these are facts of a value of that shape at all."""
+    numbers = (found.gains.factors, found.size, found.error, found.peak)
+    whole = all(bool((part >= 0).all()) for part in numbers)  # NaN is not
+    return found.shape == network.output_shape and whole and found.limits[0] <= found.limits[1]
 
 
 def _as_json(value: ValueBound) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_interpolation_gives_the_geometric_mean(p: float) -> None:
 
 def test_one_map_after_another_is_bounded_by_their_composition() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(30):
         k, m, n = rng.integers(1, 7, size=3)
         a, b = matrix(rng, m, k), matrix(rng, n, m)
         norms = norms_with(float(rng.choice([1.0, 1.5, 3.0])))
@@ -102,7 +102,7 @@ def test_the_identity_is_exactly_how_norms_compare() -> None:
 
 def test_sums_and_stacks_of_maps_are_bounded() -> None:
     rng = np.random.default_rng(3)
-    for _ in range(60):
+    for _ in range(30):
         m, n, k = rng.integers(1, 6, size=3)
         a, b, c = matrix(rng, m, n), matrix(rng, m, n), matrix(rng, k, n)
         norms = norms_with(float(rng.choice([1.0, 1.5, 3.0])))

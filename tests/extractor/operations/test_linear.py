@@ -63,7 +63,7 @@ def test_tiny_and_huge_weights_are_bounded_too(scale: float) -> None:
 
 def test_convolutions_of_every_kind_are_bounded_between_all_norms() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(80):
+    for _ in range(50):
         conv, size = random_conv(rng, largest=6)
         if math.prod(size) * conv.in_channels <= 80:
             assert assert_linear_bounded(conv, (conv.in_channels, *size), odd_norm(rng)) <= 1 + 1e-6
@@ -98,7 +98,7 @@ def test_a_bias_moves_nothing_but_is_counted_in_the_size() -> None:
         layer = layer.double()
         plain = copy.deepcopy(layer)
         plain.bias = None
-        assert lipschitz_bound(layer, shape) == lipschitz_bound(plain, shape)
+        assert lipschitz_bound(layer, shape) == pytest.approx(lipschitz_bound(plain, shape), rel=1e-9)
         at_zero = float(layer(torch.zeros(1, *shape, dtype=torch.float64)).detach().norm())
         assert at_zero <= layer_bound(layer, shape).offset <= at_zero * (1 + 1e-9)
         assert layer_bound(plain, shape).offset == 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from berncert.study.checkpoint import describe
+from berncert.study.checkpoint import open_checkpoint
 from berncert.study.data import load
 from berncert.study.recipes import Recipe, load_recipe
 from berncert.study.training import train
@@ -143,7 +143,7 @@ def test_test_images_that_are_trained_on_are_counted(tmp_path: Path) -> None:
 def test_what_a_training_is_of_says_how_it_was_divided(tmp_path: Path) -> None:
     recipe, said = own(tmp_path / "mine.npz").change(epochs=1), []
     train(recipe, tmp_path / "run", progress=False, on_note=said.append)
-    told = describe(tmp_path / "run")["about"]["data"]
+    told = open_checkpoint(tmp_path / "run").about["data"]
     assert told["division"] == load(tmp_path / "mine.npz").division
     assert told["images"] == 160
     assert len(said) == 1

@@ -20,6 +20,7 @@ Known = Mapping[tuple[float, float], float]
 
 INF = math.inf
 LARGEST = 1e300  # anything beyond is infinite
+SMALLEST = 1e-300  # more than what can be lost where a product is too small for a float
 
 
 def norms_with(p: float) -> tuple[float, ...]:
@@ -29,7 +30,7 @@ def norms_with(p: float) -> tuple[float, ...]:
 
 def up(value: Floats) -> Floats:
     """The next float: covers the rounding of one operation. What is not a number or too large proves nothing."""
-    return np.where(value <= LARGEST, np.nextafter(value, INF), INF)
+    return np.where(value <= LARGEST, np.nextafter(value, INF) + SMALLEST, INF)
 
 
 def conversion(s: float, t: float, dim: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from berncert.extractor.bounds.gains import INF, Known
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.spectral import UNIT, power_of_two
 
 Shape = tuple[int, ...]
 
@@ -43,7 +43,7 @@ class LayerBound:
 
 def absolute_norm(known: Known) -> float:
     """A bound on the 2-norm of a linear map with its entries made positive, from its l1 and l-inf norms (Schur)."""
-    return math.sqrt(known[1.0, 1.0] * known[INF, INF]) * (1 + 4 * UNIT)
+    return math.sqrt(known[1.0, 1.0]) * math.sqrt(known[INF, INF]) * (1 + 8 * UNIT)
 
 
 def length(values: Tensor | None, copies: int = 1) -> float:
@@ -51,7 +51,8 @@ def length(values: Tensor | None, copies: int = 1) -> float:
     if values is None:
         return 0.0
     values = values.detach().cpu().double()
-    return float(values.norm()) * math.sqrt(copies) * (1 + (values.numel() + 8) * UNIT)
+    scale = power_of_two(values)  # squares of what is large or small are neither
+    return float((values / scale).norm()) * scale * math.sqrt(copies) * (1 + (values.numel() + 8) * UNIT)
 
 
 def root_of(shape: Shape) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from berncert.extractor.bounds.gains import INF, Floats, NormGains
+from berncert.extractor.bounds.gains import INF, SMALLEST, Floats, NormGains
 from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
 from berncert.extractor.bounds.spectral import UNIT
 
@@ -84,4 +84,5 @@ class ValueBound:
 
 
 def _numbers(values: Floats) -> Floats:
-    return np.where(np.isnan(values), INF, values)
+    """What is no number bounds nothing; what has become too small for a float is not 0."""
+    return np.where(np.isnan(values), INF, values + SMALLEST)
