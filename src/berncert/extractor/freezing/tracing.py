@@ -77,7 +77,7 @@ def refuse_stale_values(root: nn.Module, graph: fx.Graph, image: Tensor) -> None
     """An error if a step changes in place what a later step looks at, or a constant. The network is run and watched."""
     constants = {name: (t, t._version) for name, t in (*root.named_parameters(), *root.named_buffers())}
     with torch.no_grad():
-        _Watcher(root, graph=graph).run(image.clone())
+        _Watcher(fx.GraphModule(root, graph)).run(image.clone())
     for name, (tensor, version) in constants.items():
         if tensor._version != version:
             raise TypeError(
