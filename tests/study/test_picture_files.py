@@ -33,7 +33,7 @@ def test_other_kinds_are_refused(word: str) -> None:
 
 def test_where_nothing_can_be_written_nothing_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match=r"could not write .* choose another --out"):
+    with pytest.raises(OSError, match=r"could not write .* choose another file"):
         write_picture(figure(), tmp_path / "file" / "picture.png")
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(ValueError, match="got the folder"):

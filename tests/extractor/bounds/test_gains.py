@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from truth import INF, PLAIN, norm_between
 
-from berncert.extractor.bounds.gains import NormGains, conversion, copying, everywhere, norms_with
+from berncert.extractor.bounds.gains import SMALLEST, NormGains, conversion, copying, everywhere, norms_with
 
 PAIRS = list(itertools.product(PLAIN, PLAIN))
 
@@ -84,9 +84,11 @@ def test_composition_is_associative_up_to_rounding_and_identity_changes_nothing(
     for _ in range(30):
         dims = rng.integers(1, 7, size=4)
         a, b, c = (gains_of(matrix(rng, dims[i + 1], dims[i])) for i in range(3))
-        np.testing.assert_allclose(a.then(b).then(c).factors, a.then(b.then(c)).factors, rtol=1e-13, atol=1e-300)
+        np.testing.assert_allclose(
+            a.then(b).then(c).factors, a.then(b.then(c)).factors, rtol=1e-13, atol=100 * SMALLEST
+        )
         for same in (NormGains.identity(PLAIN, dims[0]).then(a), a.then(NormGains.identity(PLAIN, dims[1]))):
-            np.testing.assert_allclose(same.factors, a.factors, rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(same.factors, a.factors, rtol=1e-12, atol=100 * SMALLEST)
             assert (same.factors >= a.factors).all()
 
 

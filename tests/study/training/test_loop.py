@@ -59,9 +59,9 @@ def recipe(**changes: Any) -> Recipe:
 
 
 def weights(model: Classifier) -> dict[str, Tensor]:
-    """All the numbers of a frozen model."""
-    assert isinstance(model.extractor, FrozenNetwork)
-    return {key: value.clone() for key, value in {**model.state_dict(), **model.extractor.as_data()[1]}.items()}
+    """All the numbers of a model, frozen or not."""
+    frozen = model.extractor.as_data()[1] if isinstance(model.extractor, FrozenNetwork) else {}
+    return {key: value.clone() for key, value in {**model.state_dict(), **frozen}.items()}
 
 
 def log_of(folder: Path) -> list[dict[str, float]]:

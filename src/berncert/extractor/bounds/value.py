@@ -58,10 +58,8 @@ class ValueBound:
             peak = np.maximum(self.peak, layer.intermediate * (most + error) * WIDER)
         limits = self.limits if layer.keeps_limits else layer.limits
         largest = max(map(abs, limits)) * root_of(shape)
-        if largest < INF:
-            size = largest * CONSTANT
-        after = ValueBound(shape, self.gains.then(own), _numbers(size), _numbers(error), _numbers(peak), limits)
-        return after, own
+        size = largest * CONSTANT if largest < INF else _numbers(size)
+        return ValueBound(shape, self.gains.then(own), size, _numbers(error), _numbers(peak), limits), own
 
     def plus(self, other: ValueBound, unit: float) -> ValueBound:
         """The sum of two values."""
