@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import threading
@@ -415,3 +416,135 @@ def test_threads_share_plain_arithmetic_and_put_the_callers_back() -> None:
     finally:
         setting.fp32_precision = before
         del VOUCHED[Spy]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda s, x: x[:5],
+        lambda s, x: x[-64:],
+        lambda s, x: x[..., :64, :],
+        lambda s, x: x[: x.shape[1]],
+        lambda s, x: x.split(8)[0],
+        lambda s, x: torch.chunk(x, 1)[0],
+        lambda s, x: x.narrow(0, 0, 5),
+        lambda s, x: torch.roll(x, 120, dims=()),
+        lambda s, x: x.flip(0),
+    ],
+)
+def test_a_part_of_the_batch_is_refused_however_large(forward: Any) -> None:
+    with pytest.raises(TypeError):
+        freeze(Net(forward), (4,))
+
+
+def test_parts_of_an_image_are_not_parts_of_the_batch() -> None:
+    x = torch.rand(9, 4, 6)
+    for forward in (
+        lambda s, x: x[:, :2], lambda s, x: x[..., 1:], lambda s, x: x[..., 2, :], lambda s, x: x.split(2, dim=1)[1],
+        lambda s, x: x.chunk(2, -1)[0], lambda s, x: x.flip(-1), lambda s, x: x.roll(3, 2), lambda s, x: x[:, None],
+    ):  # fmt: skip
+        assert torch.equal(freeze(Net(forward), (4, 6))(x), forward(None, x))
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.layer(x)
+
+
+def test_freezing_changes_neither_the_network_nor_the_generator() -> None:
+    weight, network = torch.randn(3, 3).double(), Counting().eval()
+    state = torch.get_rng_state()
+    freeze(Net(lambda s, x: F.linear(x, s.w), w=weight), (3,))
+    with contextlib.suppress(TypeError):
+        freeze(network, (3,))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert float(network.calls) == 0
+
+
+class Louder(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 3 if self.training else x
+
+
+class Once(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("used", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.used
+        self.used.fill_(1.0)
+        return y
+
+
+class Other(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        return Other()
+
+
+def test_a_network_whose_copy_or_mode_is_another_is_refused() -> None:
+    for network in (nn.Sequential(nn.Linear(3, 3), Louder()).double().train(), Once().eval(), Other().eval()):
+        with pytest.raises(TypeError):
+            freeze(network, (3,))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda s, x: x / 1e4 if isinstance(x, Tensor) and x.abs().max() > 1e4 else x,
+        lambda s, x: x * {7: 100.0}.get(x.shape[0], 1.0),
+        lambda s, x: x * {torch.float32: 2.0}.get(x.dtype, 1.0),
+        lambda s, x: x * ({x: 2.0}.get(x, 1.0)),
+    ],
+)
+def test_what_an_image_or_its_batch_decides_is_refused(forward: Any) -> None:
+    with pytest.raises(TypeError):
+        freeze(Net(forward), (2,))
+
+
+def test_a_step_in_place_is_watched_in_every_order_of_memory() -> None:
+    def forward(s: Any, x: Tensor) -> Tensor:
+        y = x.permute(0, 2, 3, 1).reshape(x.shape[0], -1)  # a view of images whose channels come last
+        y = y.mul_(2)
+        return y + x.permute(0, 2, 3, 1).reshape(x.shape[0], -1)
+
+    with pytest.raises(TypeError, match="changed in place"):
+        freeze(Net(forward), (3, 4, 4))
+
+
+def test_inherited_settings_stay_inherited() -> None:
+    backends: Any = torch.backends
+    before = backends.fp32_precision
+    try:
+        backends.fp32_precision = "tf32"
+        freeze(nn.Linear(2, 2).eval(), (2,))
+        backends.fp32_precision = "ieee"
+        assert backends.mkldnn.matmul.fp32_precision == "ieee"
+    finally:
+        backends.fp32_precision = before
+
+
+def test_numbers_changed_behind_torchs_back_are_run_and_bounded_as_changed() -> None:
+    frozen, x = freeze(nn.Sequential(nn.Linear(2, 2, bias=False)).eval(), (2,)), torch.ones(1, 2)
+    frozen(x)
+    frozen.steps[0].operation.tensors()["weight"].numpy()[:] = [[3.0, 3.0], [-3.0, -3.0]]
+    assert torch.equal(frozen(x).double(), frozen(x.double()))
+
+
+@pytest.mark.parametrize("stride", [300, 2**20])
+def test_a_large_stride_costs_nothing(stride: int) -> None:
+    layer = nn.Conv2d(1, 1, 2, stride=stride).eval()
+    assert lipschitz_bound(layer, (1, 4, 4)) == pytest.approx(float(layer.weight.detach().double().norm()))

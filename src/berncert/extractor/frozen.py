@@ -53,7 +53,6 @@ class FrozenNetwork(nn.Module):
         """Where it comes from, as plain JSON: for people, nothing depends on it."""
         self.shapes = _checked_shapes(self.input_shape, self.steps)
         """Of the image, and of the result of each step, without the batch."""
-        self._copies: dict[tuple[Any, ...], list[Step]] = {}
 
     @property
     def output_shape(self) -> Shape:
@@ -79,24 +78,16 @@ class FrozenNetwork(nn.Module):
         if x.dtype not in DTYPES:
             raise ValueError(f"expected images in float64 or float32, got {x.dtype}; convert them")
         with plain_arithmetic():
-            return interpret(self._copy(x.dtype, x.device), x, lambda step, values: step.operation.evaluate(*values))
+            return interpret(self._cast(x.dtype, x.device), x, lambda step, values: step.operation.evaluate(*values))
 
-    def _copy(self, dtype: torch.dtype, device: torch.device) -> Sequence[Step]:
-        """The steps with their numbers in this dtype on this device; made once, and again if a number was changed."""
-        tensors = [t for step in self.steps for t in step.operation.tensors().values()]
-        if dtype == torch.float64 and device.type == "cpu" and not any(_vouched(step) for step in self.steps):
+    def _cast(self, dtype: torch.dtype, device: torch.device) -> Sequence[Step]:
+        """The steps with their numbers in this dtype on this device, each time anew: a number may have been changed."""
+        if dtype == torch.float64 and device.type == "cpu":
             return self.steps
-        key = (dtype, device, tuple(t._version for t in tensors))
-        if key not in self._copies:
-            self._copies.clear()
-            try:
-                self._copies[key] = [replace(step, operation=step.operation.to(dtype, device)) for step in self.steps]
-            except ValueError as error:
-                raise ValueError(f"expected a network that can be run in {dtype}, got one whose {error}") from error
-        return self._copies[key]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_copies": {}}
+        try:
+            return [replace(step, operation=step.operation.to(dtype, device)) for step in self.steps]
+        except ValueError as error:
+            raise ValueError(f"expected a network that can be run in {dtype}, got one whose {error}") from error
 
     def digest(self) -> str:
         """The same for networks that compute the same by the same steps: numbers, settings, order."""
@@ -189,8 +180,11 @@ class _Settings:
             onednn = backends.mkldnn.set_flags
             self.stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
         for part in (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv):
-            self.stack.callback(setattr, part, "fp32_precision", part.fp32_precision)
-            part.fp32_precision = "ieee"
+            chosen = part.fp32_precision
+            if chosen not in ("none", "ieee"):
+                inherited = chosen == backends.fp32_precision
+                self.stack.callback(setattr, part, "fp32_precision", "none" if inherited else chosen)
+                part.fp32_precision = "ieee"
 
 
 _SETTINGS = _Settings()

@@ -114,7 +114,7 @@ def lipschitz_table(
         return value
 
     normal = torch.inference_mode(False)  # column sums are taken as gradients
-    with normal, torch.no_grad(), Bar("bounding layers", total=None, progress=progress) as bar:
+    with normal, torch.no_grad(), torch.device("cpu"), Bar("bounding layers", total=None, progress=progress) as bar:
         start = ValueBound.image(frozen.input_shape, norms_with(p), unit)
         value = interpret(frozen.steps, start, visit)
     return LipschitzTable(tuple(rows), p, value)

@@ -213,7 +213,8 @@ def _read_base(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 def _narrowed(tensor: Tensor) -> Tensor:
     """In a dtype of half the size if that is exact."""
     narrow = tensor.to(EXACTLY[tensor.dtype])
-    return narrow if torch.equal(narrow.to(tensor.dtype), tensor) else tensor
+    bits = (value.reshape(-1).view(torch.int64) for value in (narrow.to(tensor.dtype), tensor))
+    return narrow if torch.equal(*bits) else tensor
 
 
 def shipped() -> tuple[str, ...]:

@@ -205,10 +205,9 @@ def _grid_bound(kernels: Tensor, axes: list[_Axis], grids: list[int]) -> float:
     high = high[: grids[0] // 2 + 1]
     phases = [
         (torch.tensor(axes[0].phase) == r, torch.tensor(axes[1].phase) == s)
-        for r in range(axes[0].stride)
-        for s in range(axes[1].stride)
+        for r in sorted(set(axes[0].phase))
+        for s in sorted(set(axes[1].phase))
     ]
-    phases = [(rows, columns) for rows, columns in phases if rows.any() and columns.any()]
     at_once = max(1, CHUNK_ENTRIES // (groups * outputs * inputs * len(phases) * grids[1]))
     values = kernels.to(torch.complex128)
     bound = 0.0

@@ -29,8 +29,8 @@ class ValueBound:
     error: Floats
     """The computed v differs from the true one, in norm_2, by at most this, as long as nothing overflows."""
     peak: Floats
-    """No number that is computed on the way from the image to v is greater: where this fits the arithmetic, nothing
-    overflows."""
+    """No number on the way from the image to v is greater, but for arguments of functions that have saturated: where
+    this fits the arithmetic, no overflow changes the result."""
     limits: tuple[float, float] = (-INF, INF)
     """All entries of v lie between these two numbers."""
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +22,7 @@ from berncert.extractor.parametrizations import export
 PROBES = (5, 3)
 """Numbers of images that steps are tried with: what differs between them depends on the batch."""
 BATCHES = (1, 2, 5)
-SCALES = (0.0, 1.0, 1e-3, 1e3, 1.0)
+SCALES = (0.0, 1.0, 1e-3, 1e5, 1.0)
 """Of the images that both networks are run on, one for each row of the largest batch."""
 TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
 """How far the user's network may be from the frozen one, relative to the greatest output."""
@@ -42,20 +46,36 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
         raise TypeError(f"expected a torch module, got {type(network).__name__}")
     shape = checked_shape(input_shape)
     require_evaluation(network)
-    normal = torch.inference_mode(False)  # a graph can be taken of what is made here
-    with normal, torch.no_grad(), plain_arithmetic():
-        exact = _exact_copy(network)
-        about = getattr(network, "description", None)
-        about = about if isinstance(about, dict) else {"name": kind_of(network)}
-        frozen = FrozenNetwork(shape, _steps(exact, shape, PROBES[0]), about)
+    with _quiet():
+        same, exact = _copies(network)
+        frozen = FrozenNetwork(shape, _steps(exact, shape, PROBES[0]), _about(network))
         if not _same_steps(frozen.steps, _steps(exact, shape, PROBES[1])):
             raise TypeError(
                 "the network is not the same each time it is followed, or not for batches of another size: something "
                 "random, or a state that changes; take it out, or register a bound for that part with "
                 "lipschitz_bound.register"
             )
-        _compare(frozen, exact, network, shape)
+        _compare(frozen, exact, same, shape)
     return frozen
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing of the caller's is changed: no generator is drawn from, no gradient taken, nothing made elsewhere."""
+    with ExitStack() as stack:
+        for part in (torch.inference_mode(False), torch.no_grad(), torch.device("cpu"), plain_arithmetic()):
+            stack.enter_context(part)
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        yield
+
+
+def _about(network: nn.Module) -> dict[str, Any]:
+    """What the network says of itself, if that is plain JSON."""
+    about = getattr(network, "description", None)
+    try:
+        return dict(json.loads(json.dumps(about)))
+    except (TypeError, ValueError, RecursionError):
+        return {"name": kind_of(network)}
 
 
 def checked_shape(input_shape: Sequence[int]) -> Shape:
@@ -69,12 +89,21 @@ def checked_shape(input_shape: Sequence[int]) -> Shape:
     return shape
 
 
-def _exact_copy(network: nn.Module) -> nn.Module:
-    """The network in float64 on the CPU, its computed weights as plain ones."""
+def _copies(network: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The network as it is, to be run; and in float64 on the CPU, its computed weights as plain ones, to be traced."""
     try:
-        return export(network).cpu()
+        same, exact = copy.deepcopy(network), export(network).cpu()
     except (AttributeError, RuntimeError, TypeError, pickle.PicklingError) as error:  # whatever a user's module holds
         raise TypeError(f"expected a network that can be copied, got {type(network).__name__}: {error}") from error
+    mine, its = ({k: v for k, v in n.state_dict().items() if torch.is_tensor(v)} for n in (network, same))
+    if mine.keys() != its.keys() or not all(_same_numbers(mine[key], its[key]) for key in mine):
+        raise TypeError(f"expected a network whose copy is the same, got {type(network).__name__}, whose copy differs")
+    return same, exact
+
+
+def _same_numbers(a: Tensor, b: Tensor) -> bool:
+    """Also where some of them are no numbers: that is said of the layer that they are in."""
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
@@ -84,6 +113,8 @@ def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
     if batch == min(PROBES):
         image = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         refuse_stale_values(root, graph, image)
+        if len(shape) == 3:  # in another order in memory other steps give a view of what they take
+            refuse_stale_values(root, graph, image.contiguous(memory_format=torch.channels_last))
     return steps
 
 
@@ -110,7 +141,7 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
     for size in BATCHES:
         _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
-    if like.dtype == torch.float32 or like.device.type != "cpu":  # not all processors compute in half precision
+    if like.dtype in (torch.float32, torch.float64) or like.device.type != "cpu":  # not all compute in half precision
         _require_close(_run(network, images.to(like)), expected, f"in {like.dtype}")
 
 

@@ -312,10 +312,10 @@ def _prelu(module: nn.PReLU, shape: Shape) -> Sequence[Layer]:
 
 @translates(nn.Softplus)
 def _softplus(module: nn.Softplus, shape: Shape) -> Sequence[Layer]:
-    if not module.threshold >= 20:
+    if not 20 <= module.threshold <= 80:
         raise ValueError(
-            f"expected a Softplus with threshold >= 20, got {module.threshold}; below that it jumps where it goes over "
-            "to x, and has no Lipschitz bound"
+            f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
+            "goes over to x, and has no Lipschitz bound, and above float32 overflows before it does"
         )
     return [Softplus(float(module.beta))]
 

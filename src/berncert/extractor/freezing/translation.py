@@ -89,6 +89,11 @@ MOVES = {  # every entry of the result is an entry of the argument, or 0; functi
     "flatten", "reshape", "permute", "transpose", "unflatten", "movedim", "squeeze", "unsqueeze", "clone", "chunk",
     "split", "narrow", "flip", "roll", "view", "contiguous", "expand", "repeat",
 }  # fmt: skip
+ALONG: dict[Any, tuple[int, str, int | None]] = {  # the place, name and default of the axes along which it works
+    torch.roll: (2, "dims", None), "roll": (2, "dims", None), torch.flip: (1, "dims", None), "flip": (1, "dims", None),
+    torch.split: (2, "dim", 0), "split": (2, "dim", 0), torch.chunk: (2, "dim", 0), "chunk": (2, "dim", 0),
+    torch.narrow: (1, "dim", None), "narrow": (1, "dim", None),
+}  # fmt: skip
 SIZES = {"size", "dim", getattr}
 
 
@@ -134,7 +139,7 @@ class Translator:
                 values[node] = self._take(node, args, kwargs)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{self.name}: {error}") from error
-            except (AttributeError, IndexError, KeyError, RuntimeError) as error:
+            except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError) as error:
                 raise TypeError(
                     f"{self.name}: this step cannot be followed ({error}); register the module around it"
                 ) from error
@@ -233,7 +238,7 @@ class Translator:
         return value
 
     def _function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.layer = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        self.layer = _name(target)
         if target in MODULE_OF:
             make, names = MODULE_OF[target]
             if len(args) > len(names) + 1:
@@ -322,7 +327,7 @@ class Translator:
         """Rearranging, selecting, repeating, padding with 0: done once, to the numbers of the entries."""
         value = _only_value(args, kwargs, self.layer)
         _require_places((args[1:], kwargs))
-        _refuse_rolling_batch(target, args, kwargs)
+        _refuse_moving_batch(target, args, kwargs)
         entries = math.prod(value.shape)
         numbers = torch.arange(1, entries + 1, dtype=torch.float64) + torch.arange(self.batch).view(-1, 1) * entries
         out = _call(target, (numbers.reshape(self.batch, *value.shape), *args[1:]), kwargs)
@@ -365,6 +370,10 @@ def _attribute(root: nn.Module, target: str) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
 def _only_value(args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Value:
     if not args or not isinstance(args[0], Value) or any(isinstance(v, Value) for v in _leaves((args[1:], kwargs))):
         raise TypeError(f"expected {kind} of one value of the network, with constant arguments")
@@ -387,14 +396,25 @@ def _require_places(options: Any) -> None:
             raise TypeError(f"expected a rearrangement by whole numbers, got {leaf!r}")
 
 
-def _refuse_rolling_batch(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Rolling the batch by its own size looks like nothing at all; so it is refused by what it says."""
-    if target not in (torch.roll, "roll"):
-        return
-    dims = kwargs.get("dims", args[2] if len(args) > 2 else None)
+def _refuse_moving_batch(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A part of the batch, or the batch in another order, can look like all of it as long as the batch is small.
+
+    So what would touch the first axis is refused by what it says, whatever it does to a few images.
+    """
     rank = len(args[0].shape) + 1
-    if dims is None or any(dim % rank == 0 for dim in (dims if isinstance(dims, tuple | list) else (dims,))):
-        raise TypeError(f"expected a step that keeps the images of a batch apart, got a roll over dims={dims}")
+    if target is operator.getitem:
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        taken = sum(item is not None and item is not ... for item in index)
+        apart = index[:1] == (slice(None),) or (index[:1] == (...,) and taken < rank)
+    elif target in ALONG:
+        place, name, default = ALONG[target]
+        dims = kwargs.get(name, args[place] if len(args) > place else default)
+        dims = dims if isinstance(dims, tuple | list) else (dims,)
+        apart = bool(dims) and all(type(dim) is int and dim % rank for dim in dims)
+    else:
+        return
+    if not apart:
+        raise TypeError(f"expected a step that keeps the images of a batch apart, got {_name(target)} along the batch")
 
 
 def _limits(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float | None, float | None]:

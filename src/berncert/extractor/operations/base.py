@@ -152,14 +152,15 @@ def require_size(shape: Shape) -> None:
 def require_numbers(**numbers: Any) -> None:
     """A ValueError that names the first of these that is not a finite number."""
     for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        whole = type(value) is int and abs(value) <= 2**53
+        if not whole and not (type(value) is float and math.isfinite(value)):
             raise ValueError(f"expected {name} to be a finite number, got {value!r}")
 
 
 def require_counts(least: int, **counts: Any) -> None:
     """A ValueError that names the first of these that is not a whole number of at least `least`."""
     for name, value in counts.items():
-        if type(value) is not int or not least <= value <= 2**31:
+        if type(value) is not int or not least <= value <= 2**28:
             raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
 
 

@@ -189,7 +189,7 @@ class PotentialStep(Layer):
             {(2.0, 2.0): max(1.0, (2 * norm * norm - 1) * wider), (1.0, 1.0): sides, (INF, INF): sides},
             max(1.0, 2 * inner.magnitude * wider) * inner.offset,
             inner.roundings + fan_back + 6,
-            (1 + 2 * inner.magnitude**2) * wider,
+            (1 + 2 * inner.magnitude * inner.magnitude) * wider,
         )
 
 
