@@ -81,7 +81,9 @@ def _split(word: str) -> tuple[str, str]:
 
 
 def _there(target: str) -> bool:
-    return target.partition(":")[0] in PUBLISHED or os.path.exists(os.path.expanduser(target))
+    with suppress(UnicodeEncodeError):  # what the file system cannot spell is not there
+        return target.partition(":")[0] in PUBLISHED or os.path.exists(os.path.expanduser(target))
+    return False
 
 
 def _level(name: str, text: str) -> str:
