@@ -33,13 +33,34 @@ def identity(dim: int, classes: int, scale: float, width: int, degree: int) -> n
 
 
 def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """A trained linear layer, that starts as the identity or as unit vectors in random directions, times the scale."""
+    """A trained linear layer, that starts as a direction for each class, far from the others', times the scale."""
     layer = nn.Linear(dim, classes)
     with torch.no_grad():
-        rows = torch.eye(classes, dim) if dim >= classes else nn.functional.normalize(torch.randn(classes, dim))
-        layer.weight.copy_(scale * rows)
+        layer.weight.copy_(scale * directions(classes, dim))
         layer.bias.copy_(-layer.weight.sum(dim=1) / 2)  # 0 in the middle of the cube
     return layer
+
+
+def directions(classes: int, dim: int) -> Tensor:
+    """Unit vectors (classes, dim) at right angles or more, as far as there is room: the axes, or with fewer dimensions
+    than classes the corners of simplices in subspaces at right angles to each other; random where that is too few.
+
+    n corners of a simplex take n - 1 dimensions, so that classes - dim simplices share the classes.
+    """
+    if dim >= classes:
+        return torch.eye(classes, dim)
+    simplices = classes - dim
+    if 2 * simplices > classes:
+        return nn.functional.normalize(torch.randn(classes, dim))
+    sizes = [len(part) for part in torch.arange(classes).tensor_split(simplices)]
+    return torch.block_diag(*(_simplex(size) for size in sizes))
+
+
+def _simplex(corners: int) -> Tensor:
+    """Unit vectors (corners, corners - 1) that sum to 0, every two at the same angle."""
+    centred = torch.eye(corners, dtype=torch.float64) - 1 / corners
+    basis = torch.linalg.qr(centred[:, :-1]).Q  # of the subspace in which they lie
+    return nn.functional.normalize(centred @ basis).float()
 
 
 def mlp(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
