@@ -70,6 +70,7 @@ class TrainingSettings(Section):
     batch_size: int = setting(256, "images of one step", least=1)
     optimizer: str = setting("adam", "the rule of a step", choices=("adam", "sgd"))
     lr: float = setting(0.01, "the greatest learning rate", above=0)
+    head_lr: float = setting(1.0, "the head's learning rate, as a multiple of the extractor's", above=0)
     weight_decay: float = setting(0.0, "pull of the weights towards 0", least=0)
     schedule: str = setting("onecycle", "of the learning rate", choices=("onecycle", "cosine", "constant"))
     lr_warmup: float = setting(0.2, "the share of the training in which onecycle's learning rate rises", least=0)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -121,9 +121,19 @@ def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
         warm_start(model, recipe.training.start)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = _parameter_groups(model, recipe.training.head_lr)
     average = Average(model, recipe.training.ema) if recipe.training.ema else None
-    return State(model, OPTIMIZERS[recipe.training.optimizer](wanted, recipe.training), average, described(training))
+    return State(model, OPTIMIZERS[recipe.training.optimizer](groups, recipe.training), average, described(training))
+
+
+def _parameter_groups(model: Classifier, head_lr: float) -> list[dict[str, Any]]:
+    """What is trained, extractor and head, each with its multiple of the learning rate."""
+    parts = ((model.extractor, 1.0), (model.head, head_lr))
+    groups = [
+        {"params": [parameter for parameter in part.parameters() if parameter.requires_grad], "multiple": multiple}
+        for part, multiple in parts
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def _check_grid(recipe: Recipe) -> None:
@@ -171,7 +181,7 @@ def _descend(state: State, loss: Tensor, lr: float) -> float:
     if not math.isfinite(value):
         raise _diverged(state, value)
     for group in state.optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group["multiple"]
     state.optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     state.optimizer.step()
