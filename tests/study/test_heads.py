@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from berncert.polynomial import SmoothedHead, smooth
-from berncert.study.heads import HEADS, build_head, smoothed
+from berncert.study.heads import HEADS, build_head, directions, smoothed
 
 
 def points(dim: int, rows: int = 20) -> torch.Tensor:
@@ -37,6 +37,15 @@ def test_with_fewer_features_than_classes_they_start_with_rows_as_long_as_the_sc
     slopes = smoothed(build_head(kind, 3, 10, scale=5.0, degree=1)).gradient(points(3, 1))[0]
     torch.testing.assert_close(slopes.norm(dim=1), torch.full((10,), 5.0, dtype=torch.float64), rtol=1e-5, atol=0)
     assert len({tuple(row) for row in slopes.tolist()}) == 10
+
+
+@pytest.mark.parametrize("dim", range(5, 13))
+def test_directions_of_ten_classes_are_of_length_one_and_at_right_angles_or_more_from_five_features_on(dim: int) -> None:
+    rows = directions(10, dim)
+    assert rows.shape == (10, dim)
+    gram = rows @ rows.T
+    torch.testing.assert_close(gram.diagonal(), torch.ones(10))
+    assert (gram - torch.eye(10)).max() < 1e-5
 
 
 @pytest.mark.parametrize("kind", HEADS)
