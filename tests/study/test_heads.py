@@ -40,7 +40,7 @@ def test_with_fewer_features_than_classes_they_start_with_rows_as_long_as_the_sc
 
 
 @pytest.mark.parametrize("dim", range(5, 13))
-def test_directions_of_ten_classes_are_of_length_one_and_at_right_angles_or_more_from_five_features_on(dim: int) -> None:
+def test_directions_of_ten_classes_are_at_right_angles_or_more_from_five_features_on(dim: int) -> None:
     rows = directions(10, dim)
     assert rows.shape == (10, dim)
     gram = rows @ rows.T

@@ -53,7 +53,8 @@ def directions(classes: int, dim: int) -> Tensor:
     if 2 * simplices > classes:
         return nn.functional.normalize(torch.randn(classes, dim))
     sizes = [len(part) for part in torch.arange(classes).tensor_split(simplices)]
-    return torch.block_diag(*(_simplex(size) for size in sizes))
+    blocks: Tensor = torch.block_diag(*(_simplex(size) for size in sizes))  # type: ignore[no-untyped-call]
+    return blocks
 
 
 def _simplex(corners: int) -> Tensor:
