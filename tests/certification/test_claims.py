@@ -496,9 +496,23 @@ class Other(nn.Module):
 
 
 def test_a_network_whose_copy_or_mode_is_another_is_refused() -> None:
-    for network in (nn.Sequential(nn.Linear(3, 3), Louder()).double().train(), Once().eval(), Other().eval()):
+    for network in (Once().eval(), Other().eval()):
         with pytest.raises(TypeError):
             freeze(network, (3,))
+    with pytest.raises(TypeError, match=r"call \.eval\(\)"):
+        freeze(nn.Sequential(nn.Linear(3, 3), Louder()).double().train(), (3,))
+
+
+def test_a_cast_is_refused_with_what_to_do() -> None:
+    with pytest.raises(TypeError, match="leave float out"):
+        freeze(Net(lambda s, x: x.float() / 255), (3,))
+
+
+def test_sizes_as_arguments_of_a_pool_are_followed() -> None:
+    x = torch.rand(2, 3, 4, 4)
+    for forward in (lambda s, x: F.avg_pool2d(x, x.size()[2:]), lambda s, x: F.avg_pool2d(x, x.shape[2:])):
+        with contextlib.suppress(TypeError):  # or refused, but nothing else
+            assert torch.allclose(freeze(Net(forward), (3, 4, 4))(x), F.avg_pool2d(x, 4))
 
 
 @pytest.mark.parametrize(

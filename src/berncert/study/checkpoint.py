@@ -55,7 +55,8 @@ class Checkpoint:
         head = self.base if base else self.head
         if base and head is None:
             raise ValueError(
-                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use"
+                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use; smooth the "
+                "model again in Python, and save that"
             )
         if self.extractor is None or head is None:
             part = self.extractor or head

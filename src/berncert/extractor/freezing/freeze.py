@@ -22,7 +22,7 @@ from berncert.extractor.parametrizations import export
 PROBES = (5, 3)
 """Numbers of images that steps are tried with: what differs between them depends on the batch."""
 BATCHES = (1, 2, 5)
-SCALES = (0.0, 1.0, 1e-3, 1e5, 1.0)
+SCALES = (0.0, 1.0, 1e-3, 1.0, 1e5)
 """Of the images that both networks are run on, one for each row of the largest batch."""
 TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
 """How far the user's network may be from the frozen one, relative to the greatest output."""
@@ -55,7 +55,11 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
                 "random, or a state that changes; take it out, or register a bound for that part with "
                 "lipschitz_bound.register"
             )
-        _compare(frozen, exact, same, shape)
+        try:
+            _compare(frozen, exact, same, shape)
+        except TypeError as error:
+            hint = "; it is in training mode: call .eval() on it" if network.training else ""
+            raise TypeError(f"{error}{hint}") from error
     return frozen
 
 
@@ -114,7 +118,8 @@ def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
         image = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         refuse_stale_values(root, graph, image)
         if len(shape) == 3:  # in another order in memory other steps give a view of what they take
-            refuse_stale_values(root, graph, image.contiguous(memory_format=torch.channels_last))
+            image = image.contiguous(memory_format=torch.channels_last)
+            refuse_stale_values(root, graph, image, must_run=False)
     return steps
 
 
@@ -140,9 +145,10 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
     expected = interpret(frozen.steps, images, lambda step, values: step.operation.evaluate(*values))
     for size in BATCHES:
         _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
+    # in less than float64 functions of the last image, which is large, may have no digit right
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
     if like.dtype in (torch.float32, torch.float64) or like.device.type != "cpu":  # not all compute in half precision
-        _require_close(_run(network, images.to(like)), expected, f"in {like.dtype}")
+        _require_close(_run(network, images[:-1].to(like)), expected[:-1], f"in {like.dtype}")
 
 
 def _run(network: nn.Module, images: Tensor) -> Tensor:

@@ -28,13 +28,9 @@ class _Attribute(fx.proxy.Attribute):
 
 
 class _Value(fx.Proxy):
-    """A stand-in for a value that passes for a tensor, decides nothing, and records `x += y` as a change in place."""
+    """A stand-in for a value that decides nothing, and records `x += y` as a change in place."""
 
     __hash__ = _refuse_hash
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return Tensor
 
     def __getattr__(self, k: str) -> fx.proxy.Attribute:
         return _Attribute(self, k)
@@ -68,9 +64,6 @@ class _Tracer(fx.Tracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Value(node, self)
 
-    def create_arg(self, a: Any) -> Any:
-        return a.node if issubclass(type(a), fx.Proxy) else super().create_arg(a)  # not as the tensor it passes for
-
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise TypeError("automatic mixed precision rounds more than is accounted for; leave it out of the network")
@@ -95,13 +88,15 @@ def name_of(node: fx.Node) -> str:
     return node.name.removeprefix("_0_")
 
 
-def refuse_stale_values(root: nn.Module, graph: fx.Graph, image: Tensor) -> None:
+def refuse_stale_values(root: nn.Module, graph: fx.Graph, image: Tensor, *, must_run: bool = True) -> None:
     """An error if a step changes in place what a later step looks at, or a constant. The network is run and watched."""
     constants = {name: (t, t._version) for name, t in (*root.named_parameters(), *root.named_buffers())}
     try:
         with torch.no_grad():
             _Watcher(fx.GraphModule(root, graph)).run(image.clone(memory_format=torch.preserve_format))
     except (RuntimeError, ValueError, IndexError) as error:
+        if not must_run:  # e.g. x.view(...) of images in another order in memory
+            return
         raise TypeError(
             f"the network cannot be run in float64 ({error}); register the tensors that it uses as buffers"
         ) from error

@@ -94,6 +94,7 @@ ALONG: dict[Any, tuple[int, str, int | None]] = {  # the place, name and default
     torch.split: (2, "dim", 0), "split": (2, "dim", 0), torch.chunk: (2, "dim", 0), "chunk": (2, "dim", 0),
     torch.narrow: (1, "dim", None), "narrow": (1, "dim", None),
 }  # fmt: skip
+CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "cpu", "cuda"}
 SIZES = {"size", "dim", getattr}
 
 
@@ -261,6 +262,10 @@ class Translator:
             return self._arithmetic(target, args)
         if target in MOVES or target is F.pad:
             return self._move(target, args, kwargs)
+        if target in CASTS:
+            raise TypeError(
+                f"leave {target} out: a frozen network computes in the dtype of its images, on their device"
+            )
         value = _only_value(args, kwargs, self.layer)
         _refuse_dtype(kwargs)
         if target is torch.abs:

@@ -16,7 +16,7 @@ from berncert.extractor.bounds.gains import Known, NormGains
 from berncert.extractor.bounds.layer import LayerBound, Shape
 from berncert.extractor.bounds.value import ValueBound
 
-MOST_NUMBERS = 2**28
+MOST_NUMBERS = 2**25
 """In one value of one image: a file cannot ask for more memory than that."""
 
 
