@@ -7,7 +7,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -203,6 +203,11 @@ def plain_arithmetic() -> Iterator[None]:
             yield
     finally:
         _SETTINGS.leave()
+
+
+def on_cpu() -> AbstractContextManager[object]:
+    """New tensors are made on the CPU, whatever the caller's default device is."""
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, ...]:

@@ -18,7 +18,7 @@ from berncert.extractor.bounds.gains import NormGains, norms_with
 from berncert.extractor.bounds.spectral import UNIT
 from berncert.extractor.bounds.value import ValueBound
 from berncert.extractor.freezing import freeze, register
-from berncert.extractor.frozen import Step, interpret
+from berncert.extractor.frozen import Step, interpret, on_cpu
 from berncert.numbers import trimmed, up
 from berncert.progress import Bar
 
@@ -114,7 +114,7 @@ def lipschitz_table(
         return value
 
     normal = torch.inference_mode(False)  # column sums are taken as gradients
-    with normal, torch.no_grad(), torch.device("cpu"), Bar("bounding layers", total=None, progress=progress) as bar:
+    with normal, torch.no_grad(), on_cpu(), Bar("bounding layers", total=None, progress=progress) as bar:
         start = ValueBound.image(frozen.input_shape, norms_with(p), unit)
         value = interpret(frozen.steps, start, visit)
     return LipschitzTable(tuple(rows), p, value)

@@ -16,13 +16,13 @@ from berncert.extractor.bounds.layer import Shape
 from berncert.extractor.freezing.modules import is_leaf, kind_of, require_evaluation
 from berncert.extractor.freezing.tracing import refuse_stale_values, trace
 from berncert.extractor.freezing.translation import Translator
-from berncert.extractor.frozen import FrozenNetwork, Step, interpret, plain_arithmetic
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret, on_cpu, plain_arithmetic
 from berncert.extractor.parametrizations import export
 
 PROBES = (5, 3)
 """Numbers of images that steps are tried with: what differs between them depends on the batch."""
-BATCHES = (1, 2, 5)
-SCALES = (0.0, 1.0, 1e-3, 1.0, 1e5)
+BATCHES = (1, 4)
+SCALES = (0.0, 1.0, 1e-3, 1e5)
 """Of the images that both networks are run on, one for each row of the largest batch."""
 TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
 """How far the user's network may be from the frozen one, relative to the greatest output."""
@@ -67,7 +67,7 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
 def _quiet() -> Iterator[None]:
     """Nothing of the caller's is changed: no generator is drawn from, no gradient taken, nothing made elsewhere."""
     with ExitStack() as stack:
-        for part in (torch.inference_mode(False), torch.no_grad(), torch.device("cpu"), plain_arithmetic()):
+        for part in (torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic()):
             stack.enter_context(part)
         stack.enter_context(torch.random.fork_rng(devices=[]))
         yield
@@ -118,7 +118,7 @@ def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
         image = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         refuse_stale_values(root, graph, image)
         if len(shape) == 3:  # in another order in memory other steps give a view of what they take
-            image = image.contiguous(memory_format=torch.channels_last)
+            image = image[:1].contiguous(memory_format=torch.channels_last)
             refuse_stale_values(root, graph, image, must_run=False)
     return steps
 
@@ -143,12 +143,13 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
     images = noise * torch.tensor(SCALES, dtype=torch.float64).view(-1, *(1,) * len(shape))
     images[1] = images[1].abs().clamp(0, 1)  # as pixels are
     expected = interpret(frozen.steps, images, lambda step, values: step.operation.evaluate(*values))
+    usual = float(expected[1].abs().max())
     for size in BATCHES:
-        _require_close(_run(exact, images[-size:]), expected[-size:], "in float64")
+        _require_close(_run(exact, images[-size:]), expected[-size:], usual, "in float64")
     # in less than float64 functions of the last image, which is large, may have no digit right
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
     if like.dtype in (torch.float32, torch.float64) or like.device.type != "cpu":  # not all compute in half precision
-        _require_close(_run(network, images[:-1].to(like)), expected[:-1], f"in {like.dtype}")
+        _require_close(_run(network, images[:-1].to(like)), expected[:-1], usual, f"in {like.dtype}")
 
 
 def _run(network: nn.Module, images: Tensor) -> Tensor:
@@ -161,16 +162,15 @@ def _run(network: nn.Module, images: Tensor) -> Tensor:
     return result
 
 
-def _require_close(found: Tensor, expected: Tensor, where: str) -> None:
+def _require_close(found: Tensor, expected: Tensor, usual: float, where: str) -> None:
     """Row by row, relative to the greatest output of the row or of a usual image."""
     tolerance = TOLERANCES.get(found.dtype, 0.3)
     least = 1e-300 if found.dtype == torch.float64 else 1e-30  # what is less may be flushed to zero
     found = found.detach().cpu().double()
     if found.shape == expected.shape:
         found, expected = (value.reshape(len(value), -1) for value in (found, expected))  # also of one number each
-        usual = expected[1:2] if len(expected) > 1 else expected
-        rows = torch.maximum(expected.abs().amax(dim=1), usual.abs().max())
-        gap = (found - expected).abs().amax(dim=1) / rows.clamp_min(least)
+        rows = expected.abs().amax(dim=1).clamp_min(max(usual, least))
+        gap = (found - expected).abs().amax(dim=1) / rows
         whole = found.isfinite().all(dim=1) & expected.isfinite().all(dim=1)
         if bool((gap[whole] <= tolerance).all()) and bool(whole[: len(whole) // 2 + 1].any()):
             return
