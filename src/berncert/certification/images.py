@@ -18,6 +18,7 @@ from berncert.certification.inputs import ONE_EACH, checked_images, placement
 from berncert.extractor import FrozenNetwork
 from berncert.extractor.bounds.gains import SMALLEST, conversion
 from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.freezing.modules import require_evaluation
 from berncert.extractor.proof_cache import proven
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
@@ -146,11 +147,10 @@ def frozen_for(model: Classifier, shape: Sequence[int]) -> FrozenNetwork:
     if known is not None and tuple(known) != tuple(shape):
         got = f"shape (N, {', '.join(map(str, shape))})"
         raise ValueError(f"expected images of shape (N, {', '.join(map(str, known))}), got {got}; {ONE_EACH}")
+    require_evaluation(model.extractor)
     try:
         extractor = model.freeze(shape).extractor
     except ValueError as error:
-        if "evaluation mode" in str(error):
-            raise
         got = f"shape (N, {', '.join(map(str, shape))}) ({error})"
         raise ValueError(f"expected images that the extractor takes, got {got}; {ONE_EACH}") from error
     assert isinstance(extractor, FrozenNetwork)

@@ -19,7 +19,6 @@ from berncert.extractor.freezing.modules import (
     MOVING,
     constant,
     folded,
-    is_leaf,
     kind_of,
     operations_of,
     require_plain,
@@ -483,6 +482,3 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield from (value.start, value.stop, value.step)
     else:
         yield value
-
-
-__all__ = ["Translator", "is_leaf"]

@@ -26,7 +26,7 @@ from berncert.numbers import norm_name
 from berncert.polynomial import SmoothedHead
 from berncert.progress import Bar
 from berncert.study import data
-from berncert.study.checkpoint import FILE, open_checkpoint
+from berncert.study.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.study.data import Dataset
 from berncert.study.folders import claimed
 from berncert.study.hardware import chosen_device
@@ -56,7 +56,8 @@ def perform(
     """
     place, settings = Path(folder), with_data(model, settings)
     with claimed(place, "run"):
-        classifier = loaded(model, settings.degree).to(chosen_device(device))
+        checkpoint = open_checkpoint(model)
+        classifier = checkpoint.smoothed(settings.degree).to(chosen_device(device))
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
         check_fits(classifier, images.name, images.images.shape[1:], images.classes)
         about = {
@@ -65,8 +66,8 @@ def perform(
             "method": settings.method,
             "claim": settings.claim.name,
             "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
-            "model": _model_facts(model),
-            "data": data_facts(images, seen_in_training(open_checkpoint(model).about, images)),
+            "model": _model_facts(checkpoint),
+            "data": data_facts(images, seen_in_training(checkpoint.about, images)),
             "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": _code()},
             "origin": _origin(model, command),
         }
@@ -184,8 +185,7 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
         )
 
 
-def _model_facts(model: str | PathLike[str]) -> dict[str, Any]:
-    checkpoint = open_checkpoint(model)
+def _model_facts(checkpoint: Checkpoint) -> dict[str, Any]:
     parts = {name: part for name, part in checkpoint.description().items() if name != "about"}
     return {"sha256": checkpoint.sha256, **parts}
 
