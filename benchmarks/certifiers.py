@@ -14,12 +14,12 @@ from rich.console import Console
 
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import made_by, origin
-from berncert.progress import Bar
-from berncert.study import data
-from berncert.study.data import Dataset
-from berncert.study.runs.methods import Estimated, Exact, Randomized, RunSettings
-from berncert.study.runs.performing import loaded
-from berncert.study.runs.workers import worker
+from berncert import data
+from berncert.data import Dataset
+from berncert.floor.progress import Bar
+from berncert.runs.execute import loaded
+from berncert.runs.methods import Estimated, Exact, Randomized, RunSettings
+from berncert.runs.workers import worker
 
 HERE = Path(__file__).parent
 METHODS: dict[str, RunSettings] = {

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
-from berncert.progress import Bar
-from berncert.study.recipes import Recipe, load_recipe
-from berncert.study.training import build_model
-from berncert.study.training.objectives import outcome
+from berncert.floor.progress import Bar
+from berncert.training.model import build_model
+from berncert.training.objectives import outcome
+from berncert.training.recipes import Recipe, load_recipe
 
 HERE = Path(__file__).parent
 OBJECTIVES: dict[str, dict[str, Any]] = {

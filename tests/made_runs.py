@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from berncert.study.folders import claimed
-from berncert.study.runs.records import FIRST, FORMAT, STATUSES, Claim, open_table
+from berncert.floor.claims import STATUSES, Claim
+from berncert.floor.folders import claimed
+from berncert.runs.records import FIRST, FORMAT, open_table
 
 HEADER = "\t".join(FIRST)
 

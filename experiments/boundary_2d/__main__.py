@@ -19,10 +19,10 @@ from rich.text import Text
 from torch import nn
 
 import berncert
-from berncert.arguments import checked_norm
-from berncert.progress import Bar
-from berncert.study import plots
-from berncert.study.data import moons
+from berncert.data import moons
+from berncert.floor.arguments import checked_norm
+from berncert.floor.progress import Bar
+from berncert.reporting import plots
 from experiments.boundary_2d.brute_force import BruteForce, Floats, lengths
 from experiments.boundary_2d.scene import NOISE, Data, Ints, overfitted
 

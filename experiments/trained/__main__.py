@@ -14,9 +14,9 @@ from benchmarks.timing import origin
 from rich.console import Console
 
 import berncert
-from berncert.study import data
-from berncert.study.attacks import Attack, attacked_accuracy
-from berncert.study.checkpoint import open_checkpoint
+from berncert import data
+from berncert.attacks.gradient import Attack, attacked_accuracy
+from berncert.models.checkpoint import open_checkpoint
 
 HERE = Path(__file__).parent
 RADII = {

@@ -4,51 +4,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from berncert.certification import (
-        Certificates,
-        Classifier,
-        Estimate,
-        ImageCertificates,
-        ImageEstimate,
-        Status,
-        certify,
-        estimate,
-    )  # fmt: skip
-    from berncert.extractor import FrozenNetwork, freeze, lipschitz_bound, lipschitz_table
-    from berncert.polynomial import SmoothedHead, smooth
-    from berncert.study.checkpoint import load, save
+    from berncert import data as data
+    from berncert.certification.certificate import Certificates as Certificates
+    from berncert.certification.certificate import Estimate as Estimate
+    from berncert.certification.certificate import ImageCertificates as ImageCertificates
+    from berncert.certification.certificate import ImageEstimate as ImageEstimate
+    from berncert.certification.classifier import Classifier as Classifier
+    from berncert.certification.images import certify as certify
+    from berncert.certification.rootfinding import estimate as estimate
+    from berncert.extractor import FrozenNetwork as FrozenNetwork
+    from berncert.extractor import freeze as freeze
+    from berncert.extractor import lipschitz_bound as lipschitz_bound
+    from berncert.extractor import lipschitz_table as lipschitz_table
+    from berncert.floor.claims import Status as Status
+    from berncert.models.checkpoint import load as load
+    from berncert.models.checkpoint import save as save
+    from berncert.polynomial import SmoothedHead as SmoothedHead
+    from berncert.polynomial import smooth as smooth
 
 __version__ = "0.1.0"
-__all__ = [
-    "Certificates",
-    "Classifier",
-    "Estimate",
-    "FrozenNetwork",
-    "ImageCertificates",
-    "ImageEstimate",
-    "SmoothedHead",
-    "Status",
-    "certify",
-    "estimate",
-    "freeze",
-    "lipschitz_bound",
-    "lipschitz_table",
-    "load",
-    "save",
-    "smooth",
-]
-ROOMS = ("polynomial", "extractor", "certification", "study.checkpoint")
+HOMES = {
+    "": ("data",),
+    "certification.certificate": ("Certificates", "Estimate", "ImageCertificates", "ImageEstimate"),
+    "certification.classifier": ("Classifier",),
+    "certification.images": ("certify",),
+    "certification.rootfinding": ("estimate",),
+    "extractor": ("FrozenNetwork", "freeze", "lipschitz_bound", "lipschitz_table"),
+    "floor.claims": ("Status",),
+    "models.checkpoint": ("load", "save"),
+    "polynomial": ("SmoothedHead", "smooth"),
+}
+"""Module -> the public names that are defined there."""
+__all__ = sorted(name for names in HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
     """Import torch and the rest only when one of the names is used: `berncert --help` needs none of it."""
-    if name in __all__:
-        for room in ROOMS:
-            found = getattr(import_module(f"berncert.{room}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-    raise AttributeError(f"module 'berncert' has no attribute {name!r}")
+    home = next((module for module, names in HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'berncert' has no attribute {name!r}")
+    if home == "":
+        return import_module(f"berncert.{name}")
+    globals()[name] = found = getattr(import_module(f"berncert.{home}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from berncert.cli import main
-from berncert.study.checkpoint import open_checkpoint
-from berncert.study.runs.records import read
+from berncert.models.checkpoint import open_checkpoint
+from berncert.runs.records import read
 
 
 @pytest.fixture(autouse=True)

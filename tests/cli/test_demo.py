@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from berncert.cli import demo, main
-from berncert.study.runs.records import Claim, read
+from berncert.floor.claims import Claim
+from berncert.runs.records import read
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,13 @@ import torch
 from explained_toys import open_classifier, saved
 
 import berncert
-from berncert.certification import Status
+from berncert import data
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
-from berncert.study import data
-from berncert.study.data import load
-from berncert.study.explanation import Sample, explain
-from berncert.study.runs.methods import Exact
+from berncert.data import load
+from berncert.floor.claims import Status
+from berncert.reporting.explanation import Sample, explain
+from berncert.runs.methods import Exact
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--no-attack", "--no-picture"]

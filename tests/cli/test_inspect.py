@@ -12,8 +12,8 @@ from explained_toys import saved
 
 import berncert
 from berncert.cli import main
-from berncert.study.checkpoint import save
-from berncert.study.inspection import inspect
+from berncert.models.checkpoint import save
+from berncert.models.inspection import inspect
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,8 +12,8 @@ import torch
 
 import berncert
 from berncert.cli import main
-from berncert.study.checkpoint import open_checkpoint
-from berncert.study.recipes import SECTIONS, recipe_names
+from berncert.models.checkpoint import open_checkpoint
+from berncert.training.recipes import SECTIONS, recipe_names
 
 QUICK = ["moons", "--epochs", "2", "--option", "width=8", "--train-limit", "200"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import berncert
-from berncert.certification import Classifier
+from berncert.certification.classifier import Classifier
 from berncert.extractor import Extractor, FrozenNetwork, build, freeze, lipschitz_bound, lipschitz_table, proof_cache
 from berncert.extractor.bounds.value import ValueBound
 from berncert.extractor.proof_cache import proven

@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
-class Status(StrEnum):
-    """How a certificate came to its end; each value says what that means."""
-
-    PROVEN = "the radius is within the tolerance of the largest possible"
-    WHOLE_CUBE = "the class holds in the whole cube"
-    TIE = "the two best classes cannot be told apart in float64: no radius"
-    BUDGET = "box budget spent; the radius is valid but may not be the largest"
-    EXTRACTION = "the rounding of the extractor uses up the radius: no radius; extract in float64"
-    LEAVES_CUBE = (
-        "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
-    )
-    OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
-    ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
+from berncert.floor.arrays import Floats, Ints
 
 
 class Rows:

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from berncert.arguments import checked_count, checked_norm, checked_tolerance
-from berncert.certification.certificate import Certificates, Floats, Status
+from berncert.certification.certificate import Certificates
 from berncert.certification.inputs import checked_features
 from berncert.certification.kernels import search
 from berncert.certification.kernels.problem import Problem, allocate, pose
+from berncert.floor.arguments import checked_count, checked_norm, checked_tolerance
+from berncert.floor.arrays import Floats
+from berncert.floor.claims import Status
+from berncert.floor.progress import Bar
 from berncert.polynomial import SmoothedHead
-from berncert.progress import Bar
 
 STATUS = {
     search.PROVEN: Status.PROVEN,

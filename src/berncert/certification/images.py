@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from berncert.arguments import checked_count, checked_norm
-from berncert.certification.certificate import Certificates, Floats, ImageCertificates, Status
+from berncert.certification.certificate import Certificates, ImageCertificates
 from berncert.certification.classifier import Classifier
 from berncert.certification.exact import certify_features
 from berncert.certification.inputs import ONE_EACH, checked_images, placement
@@ -20,8 +19,11 @@ from berncert.extractor.bounds.gains import SMALLEST, conversion
 from berncert.extractor.bounds.value import ValueBound
 from berncert.extractor.freezing.modules import require_evaluation
 from berncert.extractor.proof_cache import proven
+from berncert.floor.arguments import checked_count, checked_norm
+from berncert.floor.arrays import Floats
+from berncert.floor.claims import Status
+from berncert.floor.progress import Bar
 from berncert.polynomial import SmoothedHead
-from berncert.progress import Bar
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in UNITS}  # some functions compute several times x on the way

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from berncert.certification.certificate import Floats
+from berncert.floor.arrays import Floats
 from berncert.polynomial import SmoothedHead
 
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"

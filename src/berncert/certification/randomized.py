@@ -20,11 +20,12 @@ from scipy.special import ndtri
 from scipy.stats import beta, binomtest
 from torch import Tensor, nn
 
-from berncert.arguments import checked_count, checked_index, is_real
-from berncert.certification.certificate import Flags, Floats, Ints, Rows
+from berncert.certification.certificate import Rows
 from berncert.certification.inputs import ONE_EACH, checked_images, placement, tried_on
 from berncert.extractor.freezing.modules import require_evaluation
-from berncert.progress import Bar
+from berncert.floor.arguments import checked_count, checked_index, is_real
+from berncert.floor.arrays import Flags, Floats, Ints
+from berncert.floor.progress import Bar
 
 ABSTAIN = -1
 LARGEST = float(np.finfo(np.float64).max)

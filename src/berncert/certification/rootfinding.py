@@ -15,13 +15,14 @@ from scipy.optimize import least_squares
 from scipy.special import expit, softmax
 from torch import Tensor
 
-from berncert.arguments import checked_norm
-from berncert.certification.certificate import Estimate, Floats, ImageEstimate, Ints
+from berncert.certification.certificate import Estimate, ImageEstimate
 from berncert.certification.classifier import Classifier
 from berncert.certification.images import Prepared
 from berncert.certification.inputs import checked_features, checked_images
+from berncert.floor.arguments import checked_norm
+from berncert.floor.arrays import Floats, Ints
+from berncert.floor.progress import Bar
 from berncert.polynomial import SmoothedHead
-from berncert.progress import Bar
 
 TOLERANCE = 1.49012e-8  # scipy's leastsq: both the sum of squares' and the solution's; the paper ran with these
 SMALLEST_TOLERANCE = float(np.finfo(np.float64).eps)  # leastsq has gtol = 0; this is as close as least_squares goes

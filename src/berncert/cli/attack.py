@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from berncert.cli.certify import add_run, perform_as_told, show
-from berncert.study.runs.methods import ATTACKS, AttackSettings
+from berncert.runs.methods import ATTACKS, AttackSettings
 
 EXAMPLES = """\
 examples:

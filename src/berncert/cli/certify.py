@@ -11,8 +11,8 @@ from dataclasses import fields
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
-from berncert.study.runs.methods import CERTIFIERS, RunSettings
-from berncert.study.runs.records import Run
+from berncert.runs.methods import CERTIFIERS, RunSettings
+from berncert.runs.records import Run
 
 EXAMPLES = """\
 examples:
@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[RunSettings]]) -> Run:
     """The run that the flags describe."""
-    from berncert.study.hardware import use_threads  # --help needs no torch
-    from berncert.study.runs.performing import default_folder, perform
+    from berncert.models.hardware import use_threads  # --help needs no torch
+    from berncert.runs.execute import default_folder, perform
 
     use_threads(arguments.threads)
     settings = settings_of(methods[arguments.method], arguments, methods.values())
@@ -84,7 +84,7 @@ def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[Ru
 
 def show(run: Run, as_json: bool) -> None:
     """The accuracy at some radii, how the rows ended, and where they are."""
-    from berncert.study.curves import Curve, accuracy_table, default_radii, summary, warnings_about
+    from berncert.reporting.curves import Curve, accuracy_table, default_radii, summary, warnings_about
 
     curve = Curve(run.label, run)
     radii = default_radii([curve])

@@ -7,10 +7,9 @@ import sys
 
 from berncert.cli.flags import add_own_images
 from berncert.cli.output import console, print_json
-from berncert.study.curves import (
+from berncert.reporting.curves import (
     accuracy_table,
     common_norm,
-    curve_figure,
     curves_of,
     default_radii,
     on_common_images,
@@ -18,7 +17,7 @@ from berncert.study.curves import (
     summary,
     warnings_about,
 )
-from berncert.study.picture_files import picture_path, write_picture
+from berncert.reporting.picture_files import picture_path, write_picture
 
 EXAMPLES = """\
 runs:
@@ -75,6 +74,8 @@ def run(arguments: argparse.Namespace) -> None:
     radii = default_radii(curves) if radii is None else radii
     grid = accuracy_table(curves, radii)
     if pictures:
+        from berncert.reporting.curves.figure import curve_figure  # matplotlib is slow to import
+
         figure = curve_figure(curves, title=arguments.title)
         for path in pictures:
             write_picture(figure, path)

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from berncert.cli import output
 from berncert.cli.flags import add_json, chosen_folder
-from berncert.study.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
+from berncert.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
 
 if TYPE_CHECKING:
-    from berncert.study.curves import Curve
+    from berncert.reporting.curves import Curve
 
 TITLE = "Handwritten digits: what is proven, and what an attack leaves"
 RADII = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
@@ -52,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """All the rest, in its order."""
-    from berncert.study.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
-    from berncert.study.hardware import use_threads
-    from berncert.study.runs.performing import perform
+    from berncert.models.hardware import use_threads
+    from berncert.reporting.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
+    from berncert.runs.execute import perform
 
     use_threads(1)  # on small networks more only wait for each other; and the same folder is gone on with anywhere
     folder = chosen_folder(arguments.out, Path("out") / ("demo-trained" if arguments.train else "demo"))
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _trained(folder: Path, console: Console) -> str:
     """A model of one's own."""
-    from berncert.study.training import train
+    from berncert.training.loop import train
 
     console.print("training: digits, 30 epochs", style="bold")
     train("digits", folder)
@@ -91,12 +91,12 @@ def _trained(folder: Path, console: Console) -> str:
 
 def _write(made: dict[str, Path], model: str, curves: Sequence[Curve]) -> None:
     """The picture, the page, and one image explained: the least robust of those that are right."""
-    from berncert.study.curves import curve_figure
-    from berncert.study.explanation import explain, read_sample
-    from berncert.study.explanation.figure import explanation_figure
-    from berncert.study.picture_files import write_picture
-    from berncert.study.report import write_report
-    from berncert.study.runs.performing import loaded
+    from berncert.reporting.curves.figure import curve_figure
+    from berncert.reporting.explanation import explain, read_sample
+    from berncert.reporting.explanation.figure import explanation_figure
+    from berncert.reporting.html import write_report
+    from berncert.reporting.picture_files import write_picture
+    from berncert.runs.execute import loaded
 
     write_picture(curve_figure(curves, title=TITLE), made["curve"])
     runs = [(curve.label, curve.run) for curve in curves]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
-from berncert.numbers import down, norm_name, up
-from berncert.study.picture_files import picture_path, try_to_write, write_picture
-from berncert.study.runs.methods import Exact
-from berncert.study.tables import Grid
+from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
+from berncert.reporting.picture_files import picture_path, try_to_write, write_picture
+from berncert.reporting.tables import TextTable
+from berncert.runs.methods import Exact
 
 if TYPE_CHECKING:
-    from berncert.study.explanation import Explanation, Rival
+    from berncert.reporting.explanation import Explanation, Rival
 
 SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes")
 EXAMPLES = """\
@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain, print, draw."""
-    from berncert.study.explanation import explain, read_sample  # --help needs no torch
-    from berncert.study.runs.performing import loaded, with_data
+    from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
+    from berncert.runs.execute import loaded, with_data
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
         try_to_write(picture)
     explained = explain(model, sample, settings, attack=not arguments.no_attack)
     if not arguments.no_picture:
-        from berncert.study.explanation.figure import explanation_figure
+        from berncert.reporting.explanation.figure import explanation_figure
 
         write_picture(explanation_figure(explained), picture)
     drawn = None if arguments.no_picture else str(picture)
@@ -99,11 +99,11 @@ def _between(explained: Explanation) -> list[str]:
     c, found, kind, norm = explained.certificate, explained.found, explained.sample.kind, explained.settings.norm
     if c.radius == math.inf:
         return [f"proven: every {kind} gets this class"]
-    radius = down(c.radius, 6)
+    radius = floor_digits(c.radius, 6)
     within = f"proven: no {kind} within {norm_name(norm)} distance {radius} gets another class"
     lines = [within if c.radius > 0 else "nothing is proven"]
     if found is not None:
-        name, far = explained.name(found.predicted), up(found.distance, 6)
+        name, far = explained.name(found.predicted), ceil_digits(found.distance, 6)
         lines.append(f"found by attack: one at {far} is given {name!r}; the nearest is {radius} to {far} away")
     return lines
 
@@ -115,10 +115,10 @@ def _derivation(explained: Explanation) -> list[str]:
         return ["what the radius is made of: nothing, as the status says"]
     features = norm_name(float(c.feature_norm))
     lines = {
-        f"  {down(c.feature_radius, 6)}": f"proven distance of the features in {features}; {_witness(explained)}",
-        f"- 2 x {up(c.extraction_error, 2)}": "what rounding can do to the features, of this image and of the other",
-        f"/ {up(c.lipschitz_bound, 6)}": f"Lipschitz bound of the extractor, proven from {pixels} to {features}",
-        f"= {down(c.radius, 6)}": "radius, rounded down",
+        f"  {floor_digits(c.feature_radius, 6)}": f"proven distance, in {features}; {_witness(explained)}",
+        f"- 2 x {ceil_digits(c.extraction_error, 2)}": "what rounding can do to the features of both images",
+        f"/ {ceil_digits(c.lipschitz_bound, 6)}": f"proven Lipschitz bound of the extractor, {pixels} to {features}",
+        f"= {floor_digits(c.radius, 6)}": "radius, rounded down",
     }
     wide = max(map(len, lines))
     return ["what the radius is made of", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
@@ -128,13 +128,13 @@ def _witness(explained: Explanation) -> str:
     """What gives another class, and where."""
     c = explained.certificate
     if c.rival >= 0:
-        return f"a point at {up(c.feature_upper, 6)} is given {explained.name(int(c.rival))!r} (checked)"
+        return f"a point at {ceil_digits(c.feature_upper, 6)} is given {explained.name(int(c.rival))!r} (checked)"
     if explained.holds_in_cube:
         return "no point of the cube is given another class"
     return "no point of another class is known"
 
 
-def _rivals(explained: Explanation) -> Grid:
+def _rivals(explained: Explanation) -> TextTable:
     logits, shares, own = explained.logits, explained.probabilities, explained.predicted
     rows = [[explained.name(own), f"{logits[own]:.4f}", f"{shares[own]:.1%}", "", "", "", ""]]
     for rival in explained.rivals:
@@ -145,7 +145,7 @@ def _rivals(explained: Explanation) -> Grid:
         )  # fmt: skip
     left = len(logits) - len(rows)
     distances = ("features:\nproven to", "features:\novertakes at", "pixels:\nproven to")
-    return Grid(
+    return TextTable(
         ("class", "logit", "softmax", "margin", *distances),
         rows,
         title="rivals, each by itself, the nearest first",
@@ -154,10 +154,10 @@ def _rivals(explained: Explanation) -> Grid:
 
 
 def _distance(proven: float) -> str:
-    return "never" if proven == math.inf else down(proven, 5)
+    return "never" if proven == math.inf else floor_digits(proven, 5)
 
 
 def _overtakes(rival: Rival) -> str:
     if rival.feature_upper < math.inf:
-        return up(rival.feature_upper, 5)
+        return ceil_digits(rival.feature_upper, 5)
     return "never" if rival.feature_radius == math.inf else "unknown"

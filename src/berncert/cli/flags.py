@@ -9,9 +9,9 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from berncert.study.settings import Section, parsed
+from berncert.floor.settings import Settings, parsed
 
-Kind = TypeVar("Kind", bound=Section)
+Kind = TypeVar("Kind", bound=Settings)
 LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"
 """What comes before the name of a setting in an error; a name with an underscore is one anywhere."""
 
@@ -79,7 +79,7 @@ def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: b
     group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
 
 
-def settings_of(kind: type[Kind], arguments: argparse.Namespace, others: Iterable[type[Section]] = ()) -> Kind:
+def settings_of(kind: type[Kind], arguments: argparse.Namespace, others: Iterable[type[Settings]] = ()) -> Kind:
     """The settings that the flags give; a flag that only others know is an error."""
     hints, own = get_type_hints(kind), {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
     for other in others:
@@ -98,5 +98,5 @@ def chosen_folder(out: str | None, default: Path) -> Path:
     return default if out is None else Path(out)
 
 
-def _names(kind: type[Section]) -> str:
+def _names(kind: type[Settings]) -> str:
     return ", ".join(f"--{entry.name.replace('_', '-')}" for entry in fields(kind))  # type: ignore[arg-type]

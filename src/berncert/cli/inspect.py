@@ -11,12 +11,12 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json
-from berncert.numbers import down, norm_name, trimmed, up
-from berncert.study.tables import Grid
+from berncert.floor.rounding import ceil_digits, floor_digits, norm_name, trimmed
+from berncert.reporting.tables import TextTable
 
 if TYPE_CHECKING:
     from berncert.extractor import LipschitzTable
-    from berncert.study.inspection import Inspection
+    from berncert.models.inspection import Inspection
 
 MOST_CLASSES = 20  # whose coefficients are told on a terminal
 EXAMPLES = """\
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect and print."""
-    from berncert.study.inspection import inspect  # --help needs no torch
-    from berncert.study.settings import parsed
+    from berncert.floor.settings import parsed
+    from berncert.models.inspection import inspect  # --help needs no torch
 
     norm = parsed(arguments.norm, float)
     if isinstance(norm, str) or not norm >= 1:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _show(seen: Inspection, name: str) -> None:
-    from berncert.study.checkpoint import FORMAT
+    from berncert.models.checkpoint import FORMAT
 
     console = output.console()
     console.print(f"{name}: a {FORMAT}", style="bold")
@@ -91,10 +91,10 @@ def _made_of(seen: Inspection) -> dict[str, str]:
         return rows | {"head": f"{kind}, not smoothed: nothing can be certified before it is (--degree of certify)"}
     even, degrees = len(set(head.degree)) == 1, output.degree_text(head.degree)
     shape = f"{head.classes} x {head.degree[0] + 1}^{head.dim}" if even else "x".join(map(str, head.coefficients.shape))
-    least, greatest = float(head.coefficients.min()), float(head.coefficients.max())
+    least, greatest = floor_digits(head.coefficients.min(), 4), ceil_digits(head.coefficients.max(), 4)
     return rows | {
         "head": f"Bernstein polynomial of degree {degrees} on each axis, {head.dim} features -> {head.classes} classes",
-        " ": f"{shape} = {head.coefficients.numel():,} coefficients from {down(least, 4)} to {up(greatest, 4)}",
+        " ": f"{shape} = {head.coefficients.numel():,} coefficients from {least} to {greatest}",
         "base head": _base(seen),
     }
 
@@ -122,40 +122,42 @@ def _base(seen: Inspection) -> str:
     if seen.checkpoint.base is None:
         return "not in the file: it cannot be smoothed to another degree"
     described = seen.checkpoint.base.description
-    same = "its values on the grid are the coefficients" + (f", to {up(seen.base_gap, 1)}" if seen.base_gap else "")
+    same = "its values on the grid are the coefficients" + (
+        f", to {ceil_digits(seen.base_gap, 1)}" if seen.base_gap else ""
+    )
     return f"{described['kind']}, scale {described['scale']:g}: {same}"
 
 
-def _steps(table: LipschitzTable) -> Grid:
+def _steps(table: LipschitzTable) -> TextTable:
     rows = []
     for row in table:
-        factor = "" if math.isnan(row.factor) else up(trimmed(row.factor), 6)
-        rows.append([row.name, row.layer, "x".join(map(str, row.shape)), factor, up(trimmed(row.running), 6)])
-    title = f"proven Lipschitz bound, norm {table.norm:g}: {up(trimmed(table.bound), 6)}"
-    return Grid(("step", "layer", "output", "factor", "running"), rows, title, left=2)
+        factor = "" if math.isnan(row.factor) else ceil_digits(trimmed(row.factor), 6)
+        rows.append([row.name, row.layer, "x".join(map(str, row.shape)), factor, ceil_digits(trimmed(row.running), 6)])
+    title = f"proven Lipschitz bound, norm {table.norm:g}: {ceil_digits(trimmed(table.bound), 6)}"
+    return TextTable(("step", "layer", "output", "factor", "running"), rows, title, left=2)
 
 
 def _proven(seen: Inspection) -> dict[str, str]:
     p = norm_name(seen.norm)
     how = f"proven here, in {seen.seconds:.2f} s"
     routes = "; ".join(
-        f"{norm_name(route.feature_norm)}: {up(trimmed(route.bound), 6)}{' (used)' if route.used else ''}"
+        f"{norm_name(route.feature_norm)}: {ceil_digits(trimmed(route.bound), 6)}{' (used)' if route.used else ''}"
         for route in seen.routes
     )
-    cost = f": it costs a radius {up(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
+    cost = f": it costs a radius {ceil_digits(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
     cube = "proven to stay in the cube [0, 1]" if seen.stays_in_cube else "not proven to stay in the cube [0, 1]"
+    off = ceil_digits(seen.rounding_bound, 2)
     several = sum(route.used for route in seen.routes) > 1
     return {
         "bound": f"from {p} of the pixels to norms of the features: {routes}",
         **({"": "of those that are used, each image takes the one that proves most"} if several else {}),
         "how": how,
         "features": cube,
-        "rounding": f"features in float64 are off by at most {up(seen.rounding_bound, 2)} (l2) if pixels are in [0, 1]"
-        + cost,
+        "rounding": f"features in float64 are off by at most {off} (l2) if pixels are in [0, 1]{cost}",
     }
 
 
-def _classes(seen: Inspection) -> Grid | None:
+def _classes(seen: Inspection) -> TextTable | None:
     head = seen.head
     if head is None or head.classes > MOST_CLASSES:
         return None
@@ -166,8 +168,8 @@ def _classes(seen: Inspection) -> Grid | None:
     names = _part(about, "data").get("classes") or about.get("classes")
     told = names if isinstance(names, list) and len(names) == head.classes else range(head.classes)
     ranges = zip(told, facts["least"].tolist(), facts["greatest"].tolist(), strict=True)
-    rows = [[str(name), down(least, 5), up(greatest, 5)] for name, least, greatest in ranges]
-    return Grid(("class", "least", "greatest"), rows, "coefficients, between which the logits lie")
+    rows = [[str(name), floor_digits(least, 5), ceil_digits(greatest, 5)] for name, least, greatest in ranges]
+    return TextTable(("class", "least", "greatest"), rows, "coefficients, between which the logits lie")
 
 
 def _plain(value: Any) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from berncert.arguments import checked_count
 from berncert.cli.flags import add_own_images
 from berncert.cli.output import console, print_json
-from berncert.study.runs.named import named_runs
-from berncert.study.runs.records import Run
+from berncert.floor.arguments import checked_count
+from berncert.runs.lookup import named_runs
+from berncert.runs.records import Run
 
 EXAMPLES = """\
 runs:
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page, and tell where it is."""
-    from berncert.study.curves.accuracy import training_images
-    from berncert.study.report import write_report  # --help needs no torch
+    from berncert.reporting.curves.accuracy import training_images
+    from berncert.reporting.html import write_report  # --help needs no torch
 
     examples = checked_count("examples", arguments.examples)
     if arguments.out == "":

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, chosen_folder
-from berncert.study.recipes import (
+from berncert.training.recipes import (
     OWNER,
     SECTIONS,
     Recipe,
@@ -68,9 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train, a line for each epoch."""
-    from berncert.study.checkpoint import FILE  # --help needs no torch
-    from berncert.study.hardware import use_threads
-    from berncert.study.training import train
+    from berncert.models.checkpoint import FILE  # --help needs no torch
+    from berncert.models.hardware import use_threads
+    from berncert.training.loop import train
 
     use_threads(arguments.threads)
     recipe = load_recipe(arguments.recipe, **_changes(arguments))

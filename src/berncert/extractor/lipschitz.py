@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 from torch import nn
 
-from berncert.arguments import checked_norm
 from berncert.extractor.bounds.gains import NormGains, norms_with
 from berncert.extractor.bounds.spectral import UNIT
 from berncert.extractor.bounds.value import ValueBound
 from berncert.extractor.freezing import freeze, register
 from berncert.extractor.frozen import Step, interpret, on_cpu
-from berncert.numbers import trimmed, up
-from berncert.progress import Bar
+from berncert.floor.arguments import checked_norm
+from berncert.floor.progress import Bar
+from berncert.floor.rounding import ceil_digits, trimmed
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,16 @@ class LipschitzTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(
-            title=f"proven Lipschitz bound, norm {self.norm:g}: {up(trimmed(self.bound), 6)}", title_justify="left"
+            title=f"proven Lipschitz bound, norm {self.norm:g}: {ceil_digits(trimmed(self.bound), 6)}",
+            title_justify="left",
         )
         for column in ("step", "layer"):
             table.add_column(column, overflow="fold")
         for column in ("output", "factor", "running"):
             table.add_column(column, justify="right")
         for row in self.rows:
-            factor = "" if math.isnan(row.factor) else up(trimmed(row.factor), 6)
-            running = up(trimmed(row.running), 6)
+            factor = "" if math.isnan(row.factor) else ceil_digits(trimmed(row.factor), 6)
+            running = ceil_digits(trimmed(row.running), 6)
             # plain text: a module's name may look like markup
             table.add_row(Text(row.name), Text(row.layer), "x".join(map(str, row.shape)), factor, running)
         yield table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.certificate import Floats, Ints
 from berncert.certification.kernels.compiled import kernel
 from berncert.certification.kernels.descent import subtract
 from berncert.certification.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
@@ -12,6 +11,7 @@ from berncert.certification.kernels.lowering import narrow_first
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, rotate, split
+from berncert.floor.arrays import Floats, Ints
 
 
 @kernel

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.certificate import Floats
 from berncert.certification.kernels.compiled import kernel
 from berncert.certification.kernels.tensor import ROUNDOFF
+from berncert.floor.arrays import Floats
 
 NEAR_ONE = 1.05  # below it, powers of 1 / (p - 1) underflow
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.certificate import Floats, Ints
 from berncert.certification.kernels.compiled import inlined, kernel
 from berncert.certification.kernels.tensor import ROUNDOFF, contract, least
+from berncert.floor.arrays import Floats, Ints
 
 
 @inlined

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.certificate import Floats, Ints
 from berncert.certification.kernels.compiled import kernel
+from berncert.floor.arrays import Floats, Ints
 
 ROUNDOFF = 2.0**-53
 LARGEST = 2.0  # of any coefficient of a margin

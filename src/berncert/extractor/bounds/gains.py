@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from berncert.floor.arrays import Floats
+
 Known = Mapping[tuple[float, float], float]
 """(s, t) -> bound; whatever is known of a map."""
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from berncert.extractor.bounds.gains import INF, SMALLEST, Floats, NormGains
+from berncert.extractor.bounds.gains import INF, SMALLEST, NormGains
 from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
 from berncert.extractor.bounds.spectral import UNIT
+from berncert.floor.arrays import Floats
 
 WIDER = 1 + 16 * UNIT
 UNDERFLOW, UNDERFLOW_SINGLE = 1e-290, 1e-28

@@ -1,0 +1,1 @@
+"""Attacks: what they break bounds from above what any certificate can prove."""

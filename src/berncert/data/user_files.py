@@ -1,0 +1,313 @@
+"""A user's own images: a folder with one subfolder for each class, or an .npz file of arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+import unicodedata
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from berncert.data.dataset import SPLITS, Dataset, Request, check_labels, take
+from berncert.data.division import PARTS, Division, divided, encoded
+from berncert.data.download import checksum
+from berncert.floor.arrays import Ints
+from berncert.floor.progress import Bar
+from berncert.floor.reading import check_unpacked
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
+"""Pillow's mode -> the one it is read in; what is transparent, or has 16 bits, would lose something."""
+CHANNELS = (1, 3)
+MOST_CLASSES = 2**16
+"""Labels above it are more likely something else: a person's number, a price."""
+BROKEN_ARCHIVE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, struct.error)
+BROKEN_IMAGE = (OSError, ValueError, SyntaxError, EOFError, OverflowError, struct.error, zlib.error)
+TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+def read(path: Path, request: Request) -> Dataset:
+    """The wanted rows of a folder or an .npz file."""
+    return read_folder(path, request) if path.is_dir() else read_npz(path, request)
+
+
+def read_folder(folder: Path, request: Request) -> Dataset:
+    """folder/class/image.png, or folder/split/class/image.png; classes and images in the order of their names.
+
+    Without folders for splits it is divided, see `division`.
+    """
+    folders = _folders(folder)
+    splits = folders if any(below.name in SPLITS for below in folders) else []
+    if splits and folder / request.split not in splits:
+        there = ", ".join(below.name for below in splits)
+        hint = "put the class folders themselves there to have some images of each set aside for testing"
+        raise ValueError(
+            f"expected a folder {request.split!r} in {folder}, got {there} only; choose another split, or {hint}"
+        )
+    # the classes of all splits: one that a split lacks must not shift the numbers of the others
+    classes = sorted({below.name for split in splits or [folder] for below in _folders(split)}, key=_in_order)
+    root = folder / request.split if splits else folder
+    found = [(path, label) for label, name in enumerate(classes) for path in _images(root / name)]
+    if not found:
+        raise ValueError(
+            f"expected a subfolder for each class in {root}, with {', '.join(SUFFIXES)} images in them, got none; "
+            "arrays can come in an .npz file"
+        )
+    division = None if splits else _divided_folder(folder, found, request.split)
+    rows = _wanted(request, len(found), division)
+    paths, labels = zip(*(found[row] for row in rows), strict=True)
+    images, digest = _decoded(root, paths, request.progress)
+    return request.answer(
+        images,
+        np.array(labels),
+        rows,
+        tuple(classes),
+        part=PARTS[request.split] if division else None,
+        files={f"{folder.name}/{len(rows)} images": digest},
+        division=division and division.record,
+    )
+
+
+def _divided_folder(folder: Path, found: Sequence[tuple[Path, int]], split: str) -> Division:
+    names = [_in_order(path.relative_to(folder).as_posix())[0] for path, _ in found]
+    sizes = ",".join(str(path.stat().st_size) for path, _ in found)
+    return divided(names, [label for _, label in found], split, folder, sizes)
+
+
+def _wanted(request: Request, count: int, division: Division | None) -> Sequence[int]:
+    """The rows that are asked for, of all that there are."""
+    if division is None:
+        return request.rows(count)
+    chosen: list[int] = take(division.rows, request.rows(len(division.rows))).tolist()
+    return chosen
+
+
+def read_npz(path: Path, request: Request) -> Dataset:
+    """Arrays x and y, or images and labels; where splits have their own, x_test and y_test, or test_images and so on.
+
+    Images are bytes, or floats in [0, 1], in any of the shapes (N, d), (N, H, W), (N, C, H, W), (N, H, W, C) with C = 1
+    or 3. Classes are named by an array `classes`, else numbered up to the greatest label of any split. What has only x
+    and y is divided, see `division`.
+    """
+    pairs, arrays = _pairs(request.split), _arrays(path, request.split)
+    chosen = next((pair for pair in pairs if arrays.keys() >= set(pair)), None)
+    if chosen is None:
+        expected = ", or ".join(" and ".join(pair) for pair in pairs)
+        hint = "arrays x and y alone have some images of each class set aside for testing"
+        raise ValueError(f"expected the arrays {expected} in {path}, got none of these pairs; {hint}")
+    pixels, numbers = (arrays[name] for name in chosen)
+    files = {path.name: checksum(path, "sha256")}
+    try:
+        labels = _integers(numbers)
+        classes = _class_names(arrays, request.split, pairs.index(chosen))
+        check_labels(len(pixels) if pixels.ndim else 0, labels, len(classes))
+        division = None
+        if chosen in pairs[2:]:
+            division = divided([str(row) for row in range(len(labels))], labels, request.split, path, files[path.name])
+        rows = _wanted(request, len(labels), division)
+        images = _checked(_channels_first(pixels[rows] if division else take(pixels, request.rows(len(labels)))))
+    except ValueError as error:
+        raise ValueError(f"{path}, {' and '.join(chosen)}: {error}") from error
+    return request.answer(
+        images,
+        labels[np.asarray(rows)],
+        rows,
+        classes,
+        part=PARTS[request.split] if division else None,
+        files=files,
+        division=division and division.record,
+    )
+
+
+def _pairs(split: str) -> list[tuple[str, str]]:
+    """What images and labels may be called; the last two are for all splits."""
+    own = [(f"x_{split}", f"y_{split}"), (f"{split}_images", f"{split}_labels")]
+    return [*own, ("x", "y"), ("images", "labels")]
+
+
+def _arrays(path: Path, split: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays that matter to this split, among them the labels of the others."""
+    labels = {label for one in (*SPLITS, split) for _, label in _pairs(one)}
+    wanted = {"classes", *labels, *(image for image, _ in _pairs(split))}
+    try:
+        with path.open("rb") as file:  # numpy leaves a damaged file open that it opened itself
+            if zipfile.is_zipfile(file):
+                _check_size(path, file, wanted)
+            file.seek(0)
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("a single array")
+            arrays = {key: archive[key] for key in archive.files if key in wanted}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise ValueError("something else than arrays in it")
+            return arrays
+    except _TooLargeError:
+        raise
+    except BROKEN_ARCHIVE as error:
+        raise ValueError(f"expected {path} to be a whole .npz file of plain arrays, got {error}") from error
+
+
+class _TooLargeError(ValueError):
+    """What would take more memory than one allows."""
+
+
+def _check_size(path: Path, file: Any, wanted: set[str]) -> None:
+    """By the archive's directory and the heads of its arrays, before any of them is unpacked.
+
+    numpy takes the memory that an array's head asks for; so no head may ask for more than the directory says.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = [info for info in archive.infolist() if info.filename.removesuffix(".npy") in wanted]
+        try:
+            check_unpacked(path, sum(info.file_size for info in members))
+        except ValueError as error:
+            raise _TooLargeError(str(error)) from None
+        for info in members:
+            with archive.open(info) as member:
+                declared = _declared_bytes(member)
+            if declared > info.file_size:
+                raise ValueError(f"{info.filename} of {info.file_size} bytes, whose head asks for {declared}")
+
+
+def _declared_bytes(member: Any) -> int:
+    """What the array's head asks for; nothing for what is no plain array, as numpy refuses that."""
+    heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(member)
+    if version not in heads:
+        raise ValueError(f"an array in version {version} of its format")
+    shape, _, dtype = heads[version](member)
+    return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize
+
+
+def _class_names(arrays: Mapping[str, npt.NDArray[Any]], split: str, kind: int) -> tuple[str, ...]:
+    if "classes" in arrays:
+        names = arrays["classes"]
+        if names.ndim != 1 or not names.size:
+            raise ValueError(f"expected classes to be a list of names, got {names.dtype} of shape {names.shape}")
+        return tuple(str(name) for name in names)
+    labels = [arrays[name] for name in {_pairs(one)[kind][1] for one in (*SPLITS, split)} if name in arrays]
+    return tuple(str(number) for number in range(max(int(_integers(some).max()) for some in labels) + 1))
+
+
+def _folders(folder: Path) -> list[Path]:
+    found = (below for below in folder.iterdir() if below.is_dir() and not below.name.startswith("."))
+    return sorted(found, key=lambda below: _in_order(below.name))
+
+
+def _images(folder: Path) -> list[Path]:
+    if not folder.is_dir():  # a class that this split lacks
+        return []
+    found = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.name[0] != ".")
+    return sorted(found, key=lambda path: _in_order(path.name))
+
+
+def _in_order(name: str) -> tuple[str, str]:
+    """The order and the spelling of a name that every machine agrees on: file systems spell accents differently."""
+    return unicodedata.normalize("NFC", name), name
+
+
+def _decoded(root: Path, paths: Sequence[Path], progress: bool | None) -> tuple[npt.NDArray[np.uint8], str]:
+    """Pixels (N, C, H, W), and one checksum of all names and files."""
+    digest = hashlib.sha256()
+    images: list[npt.NDArray[np.uint8]] = []
+    with Bar(f"reading {root.name}", total=len(paths), progress=progress) as bar:
+        for path in paths:
+            digest.update(encoded(f"{path.relative_to(root).as_posix()} {checksum(path, 'sha256')}\n"))
+            images.append(_pixels(path))
+            if len(images) == 1:
+                check_unpacked(root, images[0].size * len(paths))
+            if images[-1].shape != images[0].shape:
+                raise ValueError(
+                    f"expected {path} to be {_size(images[0])} as {paths[0].name} is, got {_size(images[-1])}; "
+                    "all images must agree: resize or convert them first"
+                )
+            bar.update(len(images))
+    return np.stack(images), f"sha256:{digest.hexdigest()}"
+
+
+def _pixels(path: Path) -> npt.NDArray[np.uint8]:
+    """(C, H, W): one channel for grey images, three for others; Pillow says how many pixels are too many."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:  # reads the head only
+                mode = image.mode
+                pixels = np.asarray(image.convert(MODES[mode])) if mode in MODES else None
+    except TOO_LARGE as error:
+        raise ValueError(
+            f"expected {path} to have at most {Image.MAX_IMAGE_PIXELS} pixels, got more: {error}; make it smaller"
+        ) from error
+    except BROKEN_IMAGE as error:
+        raise ValueError(
+            f"expected {path} to be a whole PNG or JPEG image, got {error}; replace or remove it"
+        ) from error
+    if pixels is None:
+        raise ValueError(
+            f"expected {path} to be grey or RGB, with 8 bits a channel, got Pillow's mode {mode}; convert it first"
+        )
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _size(pixels: npt.NDArray[np.uint8]) -> str:
+    channels, height, width = pixels.shape
+    return f"{width} x {height} in {'grey' if channels == 1 else 'colour'}"
+
+
+def _integers(labels: npt.NDArray[Any]) -> Ints:
+    """One label for each image, a whole number that a class can have."""
+    if (
+        not np.issubdtype(labels.dtype, np.integer)
+        or labels.size == 0
+        or labels.ndim == 0
+        or labels.size != len(labels)
+    ):
+        raise ValueError(
+            f"expected one integer label for each image, got {labels.dtype} of shape {labels.shape}; number the "
+            "classes from 0"
+        )
+    least, greatest = int(labels.min()), int(labels.max())
+    if not 0 <= least <= greatest < MOST_CLASSES:
+        wrong = least if least < 0 else greatest
+        row = int((labels.reshape(-1) == wrong).argmax())
+        raise ValueError(
+            f"expected labels from 0 to fewer than {MOST_CLASSES}, got {wrong} for image {row}; number the classes "
+            "from 0"
+        )
+    return labels.reshape(-1).astype(np.int64)
+
+
+def _channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if images.ndim == 2:
+        return images
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4:
+        first, last = (images.shape[axis] in CHANNELS for axis in (1, 3))
+        if first and last:
+            raise ValueError(f"expected channels first or last, got the shape {images.shape}, which can be either")
+        if first or last:
+            return images if first else images.transpose(0, 3, 1, 2)
+    raise ValueError(
+        f"expected images of shape (N, d), (N, H, W), (N, C, H, W) or (N, H, W, C) with C = 1 or 3, got {images.shape}"
+    )
+
+
+def _checked(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if images.dtype == np.uint8:
+        return images
+    if not np.issubdtype(images.dtype, np.floating):
+        raise ValueError(f"expected images of uint8 or floats, got {images.dtype}")
+    if not ((images >= 0) & (images <= 1)).all():  # not a number fails, too
+        raise ValueError(
+            f"expected floats in [0, 1], got values from {images.min()} to {images.max()}; scale them, or give uint8"
+        )
+    return images

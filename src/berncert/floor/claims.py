@@ -1,0 +1,47 @@
+"""What a result claims, and how a row of it may end: the words of tables, pictures, records and reports."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a certificate came to its end; each value says what that means."""
+
+    PROVEN = "the radius is within the tolerance of the largest possible"
+    WHOLE_CUBE = "the class holds in the whole cube"
+    TIE = "the two best classes cannot be told apart in float64: no radius"
+    BUDGET = "box budget spent; the radius is valid but may not be the largest"
+    EXTRACTION = "the rounding of the extractor uses up the radius: no radius; extract in float64"
+    LEAVES_CUBE = (
+        "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
+    )
+    OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
+    ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
+
+
+class Claim(StrEnum):
+    """What the radii of a run say; each value says what that means."""
+
+    PROVEN = "no image within the radius changes its class"
+    PROBABLE = "no image within the radius changes its class, with a stated probability, each row by itself"
+    ESTIMATE = "the radius of the paper's root finder: nothing is proven"
+    UNKNOWN = "a table without a record: it does not say what its radii claim"
+    ATTACK = "an image at this distance that is given another class was found: no proof can go beyond"
+
+    @property
+    def word(self) -> str:
+        """What it is called, in tables, pictures, reports and JSON."""
+        return "unknown claim" if self is Claim.UNKNOWN else self.name.lower()
+
+
+CLAIMS = {"certify": (Claim.PROVEN, Claim.PROBABLE, Claim.ESTIMATE), "attack": (Claim.ATTACK,)}
+"""Kind of run -> what it may claim."""
+STATUSES: dict[Claim, tuple[str, ...]] = {
+    Claim.PROVEN: tuple(Status.__members__),
+    Claim.PROBABLE: ("PROBABLE", "ABSTAINED"),
+    Claim.ESTIMATE: ("ESTIMATE",),
+    Claim.UNKNOWN: (),
+    Claim.ATTACK: ("WRONG", "BROKEN", "STANDS"),
+}
+"""Claim -> how its rows may end."""

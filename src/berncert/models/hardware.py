@@ -1,0 +1,33 @@
+"""What the work runs on: a device, and a number of threads."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from berncert.floor.arguments import checked_count
+
+
+def chosen_device(name: torch.device | str | None) -> torch.device:
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(
+            f"expected a device that torch knows and sees here, e.g. cpu, got {name!r}: {first}"
+        ) from error
+    return device
+
+
+def use_threads(count: int | None) -> None:
+    """So many threads for torch, on the CPU; None leaves its own choice."""
+    if count is None:
+        return
+    threads, most = checked_count("threads", count), 4 * (os.cpu_count() or 1)
+    if threads > most:
+        raise ValueError(f"expected at most {most} threads on this machine, got {threads}")
+    torch.set_num_threads(threads)

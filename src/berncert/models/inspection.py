@@ -1,0 +1,158 @@
+"""What a checkpoint is made of and what is proven of it, here and now."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+from torch import nn
+
+from berncert.certification.images import routes
+from berncert.extractor import FrozenNetwork, LipschitzTable, lipschitz_table
+from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.value import ValueBound
+from berncert.floor.arguments import checked_norm
+from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
+from berncert.models.heads import smoothed
+from berncert.polynomial import SmoothedHead, smooth
+
+ROUNDED_UP = 1 + 1e-9  # more than rounding does to the few operations of a limit
+QUOTIENT = 2.0**-48  # relative: more than `certify` takes off for the rounding of its own division
+
+
+@dataclass(frozen=True)
+class Route:
+    """From the norm of the pixels to one of the features."""
+
+    feature_norm: float
+    bound: float
+    used: bool
+    """Whether `certify` proves radii by it: another one may give more to every image."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """All there is to say of a checkpoint."""
+
+    checkpoint: Checkpoint
+    norm: float
+    table: LipschitzTable
+    """The bound of the extractor, step by step."""
+    routes: tuple[Route, ...]
+    base_gap: float | None
+    """The greatest difference of a coefficient from the base head smoothed again; None without a base head."""
+    seconds: float
+    """How long the proof took."""
+
+    @property
+    def extractor(self) -> FrozenNetwork:
+        """The frozen network of the checkpoint."""
+        assert self.checkpoint.extractor is not None
+        return self.checkpoint.extractor
+
+    @property
+    def head(self) -> SmoothedHead | None:
+        """None if the model is not smoothed."""
+        head = self.checkpoint.head
+        return head if isinstance(head, SmoothedHead) else None
+
+    @property
+    def head_facts(self) -> dict[str, Any]:
+        """Sizes and ranges of the polynomial; of a head that is not smoothed, how it was built."""
+        head = self.head
+        if head is None:
+            return {"smoothed": False, **(self.checkpoint.description()["head"] or {})}
+        rows = head.coefficients.detach().flatten(1)
+        return {
+            "smoothed": True,
+            "classes": head.classes,
+            "dim": head.dim,
+            "degree": head.degree,
+            "shape": list(head.coefficients.shape),
+            "coefficients": head.coefficients.numel(),
+            "dtype": str(head.coefficients.dtype).removeprefix("torch."),
+            "least": rows.amin(dim=1),
+            "greatest": rows.amax(dim=1),
+        }
+
+    @property
+    def rounding_bound(self) -> float:
+        """How far features computed in float64 can be from the true ones, in l2, if pixels are in [0, 1]."""
+        slope, constant = self.table.value.error
+        return float(slope * math.sqrt(math.prod(self.extractor.input_shape)) + constant) * ROUNDED_UP
+
+    @property
+    def rounding_cost(self) -> float:
+        """What that takes from a radius at most, in units of the pixels, whichever route gives it."""
+        return max((self._cost(route) for route in self.routes if route.used), default=math.inf)
+
+    def _cost(self, route: Route) -> float:
+        """The most that reach / bound can be above (reach - 2 error) / (bound + growth), which `certify` proves.
+
+        A reach that is finite is at most that of a corner of the cube from the opposite one.
+        """
+        if not 0 < route.bound < math.inf:
+            return math.inf
+        q, dim = route.feature_norm, self.extractor.dim
+        scale = conversion(2.0, q, dim)
+        growth = self.table.value.error[0] * scale * conversion(self.norm, 2.0, math.prod(self.extractor.input_shape))
+        farthest = conversion(math.inf, q, dim) / route.bound
+        lost = 2 * self.rounding_bound * scale + farthest * (growth + route.bound * QUOTIENT)
+        return float(lost / route.bound) * ROUNDED_UP
+
+    @property
+    def stays_in_cube(self) -> bool:
+        """Whether features are proven to lie in [0, 1], where the head is certified."""
+        low, high = self.table.value.limits
+        return low >= 0 and high <= 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, in full precision."""
+        file, described = self.checkpoint, self.checkpoint.description()
+        return {
+            "file": {"path": str(file.path), "bytes": file.size, "sha256": file.sha256, "format": FORMAT},
+            "extractor": described["extractor"],
+            "head": self.head_facts,
+            "base": described["base"] and described["base"] | {"largest_difference_of_a_coefficient": self.base_gap},
+            "about": described["about"],
+            "lipschitz": {
+                "norm": self.norm,
+                "seconds": self.seconds,
+                "routes": [asdict(route) for route in self.routes],
+                "steps": [asdict(row) for row in self.table],
+            },
+            "rounding": {"feature_bound": self.rounding_bound, "radius_cost": self.rounding_cost},
+            "features_between": self.table.value.limits,
+        }
+
+
+def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None = None) -> Inspection:
+    """Take the checkpoint apart and prove the bound of its extractor, step by step, from this norm of the pixels."""
+    p, checkpoint = checked_norm(norm), open_checkpoint(path)
+    if checkpoint.extractor is None:
+        raise ValueError(f"expected a checkpoint with an extractor, got {path}, which holds a head only")
+    began = time.perf_counter()
+    table = lipschitz_table(checkpoint.extractor, checkpoint.extractor.input_shape, p, progress=progress)
+    seconds = time.perf_counter() - began
+    return Inspection(checkpoint, p, table, _routes(checkpoint.head, table.value, p), _base_gap(checkpoint), seconds)
+
+
+def _routes(head: nn.Module | None, value: ValueBound, norm: float) -> tuple[Route, ...]:
+    """The bound to each norm of the features, and whether it is used."""
+    used = routes(value, norm, head.dim) if isinstance(head, SmoothedHead) else []
+    return tuple(Route(q, value.gains.factor(norm, q), q in used) for q in value.gains.norms)
+
+
+def _base_gap(checkpoint: Checkpoint) -> float | None:
+    """How far the coefficients are from those of the base head, smoothed to the same degree."""
+    base, head = checkpoint.base, checkpoint.head
+    if not isinstance(head, SmoothedHead) or base is None:
+        return None
+    again = smoothed(base)
+    if again.degree != head.degree:
+        again = smooth(copy.deepcopy(base).double(), head.dim, head.degree)
+    return float((again.coefficients - head.coefficients.double()).abs().max())

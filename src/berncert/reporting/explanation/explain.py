@@ -1,0 +1,270 @@
+"""One image explained: its class, how far that is proven, which rivals are how far, how near an attack comes."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from berncert import data
+from berncert.certification.certificate import Certificates, ImageCertificates
+from berncert.certification.classifier import Classifier
+from berncert.certification.images import ImageProver, certify
+from berncert.certification.inputs import checked_images
+from berncert.extractor.bounds.value import ValueBound
+from berncert.floor.arguments import checked_index
+from berncert.floor.arrays import Floats
+from berncert.floor.claims import Status
+from berncert.polynomial import SmoothedHead
+from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
+from berncert.runs.execute import check_fits
+from berncert.runs.methods import Exact
+
+MOST_RIVALS = 9  # whose distances are proven one by one; of more, those that look nearest
+MOST_RIVAL_BOXES = 10_000  # for each of them, as far rivals take long and matter little
+CLOSE = 1e-9  # relative: more than rounding does to a distance
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """Another class: where it overtakes the predicted one, all other classes aside."""
+
+    number: int
+    margin: float
+    """How far its logit is behind that of the predicted class."""
+    radius: float
+    """Proven: no image closer than this, in the pixels' norm, gives it a greater logit."""
+    feature_radius: float
+    """Proven: no point of the cube closer than this, in the certificate's feature norm, does."""
+    feature_upper: float
+    """The distance of its witness; inf when it has none."""
+    witness: Floats
+    """A point of the cube at which it is ahead; NaN when none is known."""
+    status: Status
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One image of a data set."""
+
+    name: str
+    split: str
+    index: int
+    image: Tensor
+    label: int
+    classes: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """What to call it."""
+        return "image" if self.image.ndim == 3 else "point"
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """All there is to say of one image."""
+
+    sample: Sample
+    settings: Exact
+    model: Classifier
+    """As it was certified: frozen, in float64."""
+    certificate: ImageCertificates
+    """One row."""
+    logits: Floats
+    rivals: tuple[Rival, ...]
+    """The nearest first."""
+    found: Counterexample | None
+    seconds: float
+    """That the certificate took."""
+
+    @property
+    def predicted(self) -> int:
+        """The class that the model gives."""
+        return int(self.certificate.predicted)
+
+    @property
+    def status(self) -> Status:
+        """How the certificate came to its end."""
+        return status_of(self.certificate)
+
+    @property
+    def correct(self) -> bool:
+        """Whether that is the label."""
+        return self.predicted == self.sample.label
+
+    @property
+    def holds_in_cube(self) -> bool:
+        """Whether it is proven that no other class leads anywhere in the cube."""
+        all_tried = len(self.rivals) == len(self.logits) - 1
+        return all_tried and all(rival.feature_radius == math.inf for rival in self.rivals)
+
+    @property
+    def probabilities(self) -> Floats:
+        """The softmax of the logits."""
+        powers = np.exp(self.logits - self.logits.max())
+        shares: Floats = powers / powers.sum()
+        return shares
+
+    def name(self, number: int) -> str:
+        """Of a class; the data may have fewer than the model."""
+        return self.sample.classes[number] if number < len(self.sample.classes) else str(number)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, in full precision."""
+        c, sample, found = self.certificate, self.sample, self.found
+        told = ("radius", "rival", "boxes", "features", "witness", "feature_radius", "feature_upper", "lipschitz_bound",
+                "extraction_error")  # fmt: skip
+        return {
+            "data": {"name": sample.name, "split": sample.split, "index": sample.index, "classes": sample.classes},
+            "norm": self.settings.norm,
+            "degree": self.head.degree,
+            "tolerance": self.settings.tolerance,
+            "max_boxes": self.settings.max_boxes,
+            "label": sample.label,
+            "predicted": self.predicted,
+            "correct": self.correct,
+            "status": self.status.name,
+            "status_means": str(self.status),
+            **{name: getattr(c, name).tolist() for name in told},
+            "feature_norm": float(c.feature_norm),
+            "seconds": self.seconds,
+            "logits": self.logits,
+            "probabilities": self.probabilities,
+            "rivals": [vars(rival) | {"status": rival.status.name} for rival in self.rivals],
+            "found": found and {"distance": found.distance, "predicted": found.predicted, "image": found.image},
+        }
+
+    @property
+    def head(self) -> SmoothedHead:
+        """The polynomial."""
+        assert isinstance(self.model.head, SmoothedHead)
+        return self.model.head
+
+
+def status_of(row: Certificates) -> Status:
+    """Of one row."""
+    return cast(Status, row.status)
+
+
+def explain(
+    model: Classifier, sample: Sample, settings: Exact, *, attack: bool = True, progress: bool | None = None
+) -> Explanation:
+    """Certify the image, look at its rivals one by one, and attack it.
+
+    What the certificate says is checked on the way: the witness gets another class and is where it is said to be, and
+    no attack comes closer than the radius. A failure of that is an error of this package, not of the user.
+    """
+    check_fits(model, sample.name, sample.image.shape, sample.classes)
+    began = time.perf_counter()
+    prove = ImageProver(
+        model, sample.image.shape, norm=settings.norm, tolerance=settings.tolerance, max_boxes=settings.max_boxes,
+        progress=progress,
+    )  # fmt: skip
+    (c,) = prove(checked_images(sample.image[None]))
+    seconds = time.perf_counter() - began
+    head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
+    frozen = Classifier(prove.extractor, head).eval()
+    _check_witness(head, c)
+    with torch.no_grad():
+        logits = head(torch.from_numpy(c.features)[None])[0].numpy()
+    found = None
+    if attack and status_of(c) is not Status.WHOLE_CUBE:
+        found = nearest_counterexample(
+            frozen, sample.image, int(c.predicted), norm=settings.norm, least=float(c.radius), progress=progress
+        )
+        if found is not None and found.distance < c.radius * (1 - CLOSE):
+            raise RuntimeError(
+                f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
+                "this must not happen; please report it"
+            )
+    rivals = rivals_of(head, c, settings, room=room_in_cube(prove.value, c), progress=progress)
+    return Explanation(sample, settings, frozen, c, logits, rivals, found, seconds)
+
+
+def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
+    """The image of that number, as runs over the split have it in their column idx."""
+    assert settings.data is not None
+    name, split = settings.data, settings.split
+    images = data.load(name, split, data_dir=data_dir, limit=checked_index("index", index) + 1)
+    places = (images.indices == index).nonzero().flatten().tolist()
+    if places:
+        row = places[0]
+        return Sample(images.name, split, index, images.images[row], int(images.labels[row]), images.classes)
+    if images.division and index < images.division["images"]:
+        raise ValueError(
+            f"expected the index of a {split} image of {name}, got {index}, which is of another "
+            f"split; take it with split={data.ALL!r}"
+        )
+    count, what = (images.division["images"], "") if images.division else (len(images), f"{split} ")
+    raise ValueError(f"expected an index from 0 to {count - 1}, as {name} has {count:,} {what}images, got {index}")
+
+
+def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:
+    """How far the features of other images can be from these, in any norm, and are still proven to be in the cube."""
+    low, high = value.limits
+    return math.inf if low >= 0 and high <= 1 else float(np.minimum(c.features, 1 - c.features).min())
+
+
+def rivals_of(
+    head: SmoothedHead, c: ImageCertificates, settings: Exact, *, room: float, progress: bool | None = None
+) -> tuple[Rival, ...]:
+    """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
+
+    What is proven for all rivals together holds for each, so no distance is below the certificate's. Of images,
+    nothing is proven whose features may be farther away than `room`.
+    """
+    logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
+    predicted = int(c.predicted)
+    others = [b for b in _looking_near(logits, slopes, predicted, float(c.feature_norm)) if b != c.rival]
+    chosen = ([int(c.rival)] if c.rival >= 0 else []) + others
+    found = []
+    for number in chosen[:MOST_RIVALS]:
+        pair = SmoothedHead(head.coefficients[[predicted, number]])
+        (own,) = certify(
+            pair, c.features[None], norm=float(c.feature_norm), tolerance=settings.tolerance,
+            max_boxes=min(settings.max_boxes, MOST_RIVAL_BOXES), progress=progress,
+        )  # fmt: skip
+        reach = max(float(own.radius), float(c.feature_radius))
+        margin = float(logits[predicted] - logits[number])
+        radius = _in_pixels(c, min(reach, room))
+        found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, status_of(own)))
+    return tuple(sorted(found, key=lambda rival: (rival.feature_upper, rival.feature_radius, -rival.margin)))
+
+
+def _looking_near(logits: Floats, slopes: Floats, predicted: int, norm: float) -> list[int]:
+    """All rivals, those first whose linearised margin vanishes nearest."""
+    dual = 1.0 if norm == math.inf else math.inf if norm == 1 else norm / (norm - 1)
+    steep = np.linalg.norm(slopes - slopes[predicted], ord=dual, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        looks = np.nan_to_num((logits[predicted] - logits) / steep, nan=0.0)
+    return [int(b) for b in np.argsort(looks, kind="stable") if b != predicted]
+
+
+def _in_pixels(c: ImageCertificates, reach: float) -> float:
+    """What the certificate proves for a distance >= its own among the features.
+
+    The rounding that is subtracted weighs less the farther one goes, so the ratio of the two is on the safe side.
+    """
+    if reach <= c.feature_radius or not c.radius > 0:
+        return float(c.radius)
+    return float(c.radius * (reach / c.feature_radius) * (1 - 2.0**-50)) if math.isfinite(reach) else math.inf
+
+
+def _check_witness(head: SmoothedHead, c: ImageCertificates) -> None:
+    """That the witness has another class, and is as far as it is said to be."""
+    if not np.isfinite(c.witness).all():
+        return
+    with torch.no_grad():
+        given = int(head(torch.from_numpy(c.witness)[None]).argmax())
+    distance = float(np.linalg.norm(c.witness - c.features, ord=float(c.feature_norm)))
+    if given == c.predicted or not math.isclose(distance, c.feature_upper, rel_tol=CLOSE, abs_tol=1e-12):
+        raise RuntimeError(
+            f"expected a witness of another class at {c.feature_upper!r}, got class {given} at {distance!r}: this must "
+            "not happen; please report it"
+        )

@@ -1,0 +1,387 @@
+"""A run on disk: `run.json` with all that decides the result, and a table with one line for each image.
+
+The table is `certificates.tsv`. It begins with the columns of the field's reference code, `idx label predict radius
+correct time`, so that scripts written for that code read it; numbers are in full precision. That of an attack is
+`attacks.tsv`, with `fallen_at` instead of `radius`, which it is none. `time` is the mean over the images of a batch.
+Lines are appended and flushed as they are found, so a run that was killed loses the batch that it was at, and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from berncert.floor.arrays import Flags, Floats, Ints
+from berncert.floor.claims import CLAIMS, STATUSES, Claim
+from berncert.floor.folders import differences, write_whole
+from berncert.floor.reading import check_unpacked, parsed_json
+
+FORMAT = "berncert run 1"
+RUN = "run.json"
+TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
+"""Kind of run -> the file with its rows."""
+DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")
+"""What a run must share with another to be the same; to go on with it, `versions` too. The rest of run.json tells where
+it comes from."""
+FIRST = ("idx", "label", "predict", "radius", "correct", "time")
+"""The columns of Cohen et al. (2019)."""
+KINDS: dict[str, tuple[type[np.generic], ...]] = {
+    **dict.fromkeys(("idx", "label", "predict", "correct"), (np.int64,)),
+    **dict.fromkeys(("radius", "fallen_at"), (np.float64,)),
+    **dict.fromkeys(("features", "witness", "counts"), (np.str_,)),
+}
+"""Column -> what it must be read as."""
+MEGABYTE = 2**20
+LETTER_BYTES = 4
+"""Of text in numpy's arrays, in which every cell has the room of the longest."""
+ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The rows of a run, finished or not, or of a published table."""
+
+    path: Path
+    """The run's folder, or the lone table."""
+    about: Mapping[str, Any]
+    """run.json; empty for a lone table."""
+    rows: Mapping[str, npt.NDArray[Any]]
+    """Column -> its values: int64, float64 (`time` in seconds) or text."""
+    stated: Claim = Claim.UNKNOWN
+    """What a lone table is known to claim: it does not say so itself."""
+
+    def __len__(self) -> int:
+        return len(self.rows["idx"])
+
+    @property
+    def label(self) -> str:
+        """A short name."""
+        return self.path.resolve().name.removesuffix(".tsv")
+
+    @property
+    def claim(self) -> Claim:
+        """What the radii say."""
+        return Claim[self.about["claim"]] if self.about else self.stated
+
+    @property
+    def norm(self) -> float:
+        """The p of the radii's norm; lone tables do not say it, and the field's are l2."""
+        return float(self.about["settings"]["norm"]) if self.about else 2.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every image has its row."""
+        return not self.about or len(self) == self.about["data"]["images"]
+
+    @cached_property
+    def correct(self) -> Flags:
+        """Where the class is the label; never where the classifier abstained."""
+        return np.asarray(self.rows["correct"] == 1)
+
+    @cached_property
+    def abstained(self) -> Flags:
+        """Where randomized smoothing told no class."""
+        return np.asarray(self.rows["predict"] == -1)
+
+    @cached_property
+    def radius(self) -> Floats:
+        """For each image, as the claim says; of an attack where the image fell: 0 if it was wrong, inf if it stood."""
+        name = "fallen_at" if self.claim is Claim.ATTACK else "radius"
+        return self.rows[name].astype(np.float64)
+
+    def standing(self, at: npt.ArrayLike) -> Floats:
+        """The share of images that are right and hold at each of these radii: the certified, or attacked, accuracy.
+
+        Of an attack that tried some radii this is the least tried limit that holds at each: certified accuracy at any
+        radius is below it.
+        """
+        self._require_rows()
+        radii = np.atleast_1d(np.asarray(at, dtype=np.float64))[:, None]
+        holds = self.radius > radii if self.claim is Claim.ATTACK else self.radius >= radii
+        shares: Floats = (self.correct & holds).mean(axis=1)
+        return shares
+
+    @property
+    def mean_radius(self) -> float:
+        """The average certified radius: images that are wrong count 0."""
+        self._require_rows()
+        return float(np.where(self.correct, self.radius, 0.0).mean())
+
+    def _require_rows(self) -> None:
+        if not len(self):
+            raise ValueError(f"expected a run with rows, got {self.path}, which has none yet; run its command again")
+
+    def vectors(self, name: str) -> Floats:
+        """A column that has a vector in each row, e.g. `features` or `witness`: (N, d)."""
+        return np.array([text.split(" ") for text in self.rows[name]], dtype=np.float64).reshape(len(self), -1)
+
+
+def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
+    """The run in that folder, or the table at that path in the field's format; of a table, `claim` is what is known."""
+    place = Path(path)
+    if place.is_dir():
+        about = _read_about(place)
+        table = place / TABLES[about["kind"]]
+        rows = _read_rows(table)
+        _check_rows(table, Claim[about["claim"]], rows)
+        if len(rows["idx"]) > about["data"]["images"]:
+            raise ValueError(f"expected at most {about['data']['images']} rows in {table}, got {len(rows['idx'])}")
+        return Run(place, about, rows)
+    if place.is_file():
+        if place.name in TABLES.values() and (place.parent / RUN).is_file():
+            return read(place.parent)
+        rows = _read_rows(place)
+        if "status" in rows or "radius" not in rows:
+            raise ValueError(
+                f"expected the folder of a run, got {place} alone; what its rows claim, and in which norm, is in {RUN}"
+            )
+        _check_rows(place, claim, rows)
+        return Run(place, {}, rows, claim)
+    raise FileNotFoundError(
+        f"expected the folder of a run, or a table of certificates, got {place}, which is not there"
+    )
+
+
+class Table:
+    """The open table of a run: rows are appended, and stay."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+        self.done = 0
+        """How many images have their row."""
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The next rows; on the disk when this returns."""
+        lines = ["\t".join(_cell(row[name]) for name in self.columns) + "\n" for row in rows]
+        try:
+            with self.path.open("ab") as file:
+                file.write("".join(lines).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(
+                f"could not write {self.path}: {error.strerror or error}; the {self.done} rows before are kept, the "
+                "same command goes on from there"
+            ) from error
+        self.done += len(lines)
+
+
+def open_table(
+    folder: Path,
+    about: Mapping[str, Any],
+    columns: Sequence[str],
+    indices: Ints,
+    *,
+    more: Callable[[], Mapping[str, Any]] = dict,
+    numbers_per_row: int | None = None,
+) -> Table:
+    """The table of the run that `about` describes, new or to be gone on with; another run in that folder is refused.
+
+    The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
+    tried before any work; `more`, which a new run adds to what is told of it, may be some.
+    """
+    path = folder / TABLES[about["kind"]]
+    table = Table(path, columns)
+    for name in (RUN, path.name):  # of a run that was killed while it wrote
+        (folder / f".{name}.partial").unlink(missing_ok=True)
+    if (folder / RUN).exists():
+        there, here = _read_about(folder), _as_read(about)
+        _check_same(folder, there, here, DECIDES)
+        table.done = _mend(path, columns, indices) if path.exists() else 0
+        if table.done < len(indices):  # rows of other code would be mixed with those that are there
+            _check_same(folder, there, here, ("versions",))
+    elif path.exists():
+        raise ValueError(f"expected a new folder or one of the same run, got {folder}: it has {path.name} but no {RUN}")
+    _try_room(path, (len(indices) - table.done) * (numbers_per_row or len(columns)) * ROOM_PER_NUMBER)
+    if not (folder / RUN).exists():
+        write_whole(folder / RUN, (json.dumps(_as_read({**about, **more()}), indent=1) + "\n").encode())
+    if not path.exists():
+        write_whole(path, ("\t".join(columns) + "\n").encode())
+    return table
+
+
+def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back."""
+    told: dict[str, Any] = json.loads(json.dumps(_finite(about)))
+    return told
+
+
+def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any], keys: Sequence[str]) -> None:
+    old, new = ({key: its.get(key) for key in keys} for its in (there, here))
+    told = differences(old, new)
+    if told:
+        raise ValueError(
+            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
+            "another one, say the same as there, or delete that one to start again"
+        )
+
+
+def _try_room(path: Path, size: int) -> None:
+    """Take so many bytes, and give them back: better to fail now than at the end."""
+    if size == 0:
+        return
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            for start in range(0, size, MEGABYTE):
+                file.write(bytes(min(MEGABYTE, size - start)))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        message = f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
+        raise OSError(message) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
+    """Cut off what was not written to its end; how many rows remain, which must be the first of `indices`."""
+    content, header = path.read_bytes(), "\t".join(columns)
+    if len(content) <= len(header) and header.startswith(content.decode("utf-8", "replace")):  # not even that is whole
+        write_whole(path, f"{header}\n".encode())
+        return 0
+    whole = content.rfind(b"\n") + 1
+    lines = content[:whole].decode("utf-8", "replace").splitlines()
+    found = [line.split("\t")[0] for line in lines[1:]]
+    expected = [str(index) for index in indices[: len(found)]]
+    if lines[:1] != [header] or found != expected or any(line.count("\t") != len(columns) - 1 for line in lines):
+        raise ValueError(f"expected the rows of this run in {path}, got others; choose another folder, or delete it")
+    if whole < len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+            os.fsync(file.fileno())
+    return len(found)
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    path = folder / RUN
+    try:
+        about = parsed_json(path.read_text("utf-8"))
+    except FileNotFoundError:
+        hint = "it is a training's folder" if (folder / "recipe.json").exists() else f"it has no {RUN}"
+        raise ValueError(
+            f"expected the folder of a run, as certify and attack write it, got {folder}: {hint}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"expected the record of a run in {path}, got something else: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        got = about.get("format") if isinstance(about, dict) else about
+        raise ValueError(f"expected the record of a run ({FORMAT}) in {path}, got {got!r}")
+    try:
+        whole = (
+            about["kind"] in TABLES
+            and Claim[about["claim"]] in CLAIMS[about["kind"]]
+            and float(about["settings"]["norm"]) >= 1
+            and int(about["data"]["images"]) >= 0
+        )
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"expected kind, claim, settings.norm and data.images in {path}, got a record in which one of them is "
+            "missing or makes no sense; it was changed since it was written"
+        )
+    return about
+
+
+def _check_rows(path: Path, claim: Claim, rows: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Rows that no run writes were changed since, and tell nothing."""
+    radius = rows["fallen_at" if claim is Claim.ATTACK else "radius"]
+    right, told = rows["predict"] == rows["label"], rows["correct"]
+    wrong = {
+        "a radius that is no number, or below 0": ~(radius >= 0),
+        "another correct than predict and label say": told != right,
+        "an idx that is not above the one before": np.diff(rows["idx"], prepend=-1) <= 0,
+    }
+    if "status" in rows:
+        wrong[f"a status that {claim.name.lower()} rows do not have"] = ~np.isin(rows["status"], STATUSES[claim])
+    for what, where in wrong.items():
+        if where.any():
+            raise ValueError(
+                f"expected rows as they were written in {path}, got {what}, in line {int(where.argmax()) + 2}; get the "
+                "file again, or delete the folder and run its command again"
+            )
+
+
+def _read_rows(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Column -> values; a last line that is not whole yet is left out."""
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected a table of certificates, got {path}, which is no text") from error
+    except FileNotFoundError:
+        raise ValueError(f"expected the rows of the run in {path}, got no such file; run its command again") from None
+    whole = text if path.name not in TABLES.values() else text[: text.rfind("\n") + 1]
+    lines = [line for line in whole.splitlines() if line]
+    columns = lines[0].split("\t") if lines else []
+    missing = [name for name in FIRST if name not in columns and (name != "radius" or "fallen_at" not in columns)]
+    if missing:
+        raise ValueError(
+            f"expected a table with the columns {' '.join(FIRST)}, got {path} without {', '.join(missing)}"
+        )
+    cells = [line.split("\t") for line in lines[1:]]
+    for number, row in enumerate(cells, 2):
+        if len(row) != len(columns):
+            raise ValueError(f"expected {len(columns)} columns in line {number} of {path}, got {len(row)}")
+    values = zip(*cells, strict=True) if cells else ((),) * len(columns)
+    try:
+        return {name: _column(name, column) for name, column in zip(columns, values, strict=True)}
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"expected numbers in {path}: {error}") from error
+
+
+def _column(name: str, texts: Sequence[str]) -> npt.NDArray[Any]:
+    """As whole numbers, else as numbers, else as text."""
+    check_unpacked(f"column {name}", max(map(len, texts), default=0) * len(texts) * LETTER_BYTES)
+    if name == "time":
+        return np.array([_seconds(text) for text in texts], dtype=np.float64)
+    for kind in KINDS.get(name, (np.int64, np.float64, np.str_)):
+        with suppress(ValueError, OverflowError):
+            return np.array(texts, dtype=np.str_).astype(kind)
+    raise ValueError(f"column {name} has something else")
+
+
+def _cell(value: Any) -> str:
+    """Numbers so that they are read back as the same bits; a vector's with spaces between."""
+    if isinstance(value, timedelta):
+        return _clock(value)
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, np.ndarray):
+        return " ".join(map(repr, value.tolist()))
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _clock(time: timedelta) -> str:
+    """As `str` writes it, always with microseconds."""
+    text = str(time)
+    return text if "." in text else f"{text}.000000"
+
+
+def _seconds(text: str) -> float:
+    """The seconds of a time like 0:00:25.247016; plain seconds are taken too."""
+    days, _, clock = text.rpartition(" day")
+    parts = [float(part) for part in clock.removeprefix("s").removeprefix(",").strip().split(":")]
+    return (float(days) if days else 0.0) * 86400 + sum(part * 60.0**i for i, part in enumerate(reversed(parts)))
+
+
+def _finite(value: Any) -> Any:
+    """The same for JSON, which has no infinity: as text."""
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,1 +1,0 @@
-"""What one does with certificates: data sets, attacks, pictures."""
