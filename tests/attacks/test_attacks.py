@@ -13,7 +13,7 @@ from random_heads import random_head
 from torch import Tensor, nn
 
 import berncert
-from berncert.attacks.gradient import LOSSES, attacked_accuracy
+from berncert.attacks.gradient import LOSSES
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.extractor import MaxMin, UnitCube, orthogonal
 
@@ -101,7 +101,7 @@ def test_attacked_accuracy_never_falls_below_certified_accuracy(norm: float) -> 
     labels = torch.tensor(c.predicted)
     labels[::7] = (labels[::7] + 1) % 4  # some are wrong to begin with
     radii = [*np.quantile(c.radius, [0.0, 0.2, 0.5, 0.8]).tolist(), 0.0, 10.0]
-    attacked = attacked_accuracy(model, images, labels, radii, Pgd(norm=norm, steps=10, restarts=2))
+    attacked = Pgd(norm=norm, steps=10, restarts=2).accuracy(model, images, labels, radii)
     right = c.predicted == labels.numpy()
     for radius, share in zip(radii, attacked, strict=True):
         assert share >= (right & (c.radius >= radius)).mean()
@@ -128,7 +128,7 @@ def test_images_and_labels_that_are_no_tensors_are_taken_and_none_give_none(
     expected = attack(model, images, labels, 0.1)
     for given in (labels.int(), labels.numpy(), labels.tolist()):
         assert torch.equal(attack(model, images.numpy(), given, np.full(40, 0.1)), expected)
-        assert attacked_accuracy(model, images, given, [0.0], attack) == [1.0]
+        assert attack.accuracy(model, images, given, [0.0]) == [1.0]
     assert attack(model, images[:0], labels[:0], 0.1).shape == (0, 3, 2, 2)
 
 
@@ -147,7 +147,7 @@ def test_layers_in_training_mode_are_refused_before_they_change() -> None:
     images, labels = torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long)
     for attempt in (
         lambda: Pgd(steps=2)(model, images, labels, 0.1),
-        lambda: attacked_accuracy(model, images, labels, [0.1], Fgsm()),
+        lambda: Fgsm().accuracy(model, images, labels, [0.1]),
     ):
         with pytest.raises(ValueError, match=r"got BatchNorm1d in training mode.*call \.eval\(\)"):
             attempt()
@@ -207,7 +207,7 @@ def test_what_cannot_be_attacked_is_told(change: dict[str, Any], words: str, los
     with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
         attack(model, images, labels, radius, batch_size=batch_size)
     with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
-        attacked_accuracy(model, images, labels, [0.05, radius], attack, batch_size=batch_size)
+        attack.accuracy(model, images, labels, [0.05, radius], batch_size=batch_size)
 
 
 def test_radii_are_one_for_all_or_one_for_each_and_accuracies_are_of_some_images() -> None:
@@ -215,4 +215,4 @@ def test_radii_are_one_for_all_or_one_for_each_and_accuracies_are_of_some_images
         with pytest.raises(ValueError, match="one for all 3 images or one for each, got"):
             Pgd()(nn.Flatten(), IMAGES, LABELS, radii)
     with pytest.raises(ValueError, match="at least one image, got none"):
-        attacked_accuracy(nn.Flatten(), IMAGES[:0], LABELS[:0], [0.1], Pgd())
+        Pgd().accuracy(nn.Flatten(), IMAGES[:0], LABELS[:0], [0.1])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import berncert
 from berncert import data
-from berncert.attacks.gradient import attacked_accuracy, cross_entropy
+from berncert.attacks.gradient import cross_entropy
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.training.loop import train
 from berncert.training.recipes import load_recipe
@@ -144,7 +144,7 @@ def test_the_nearest_error_that_foolbox_finds_is_beyond_the_certified_radius(
     right, distance = proven.predicted == labels.numpy(), nearest_errors(certifiable, norm).numpy()
     assert (distance[right] > proven.radius[right]).all()
     assert np.median(distance[right] / proven.radius[right]) < closest  # l2: within a tenth, so that a slip would show
-    ours = attacked_accuracy(*certifiable, radii, Pgd(norm=norm, loss="margin"))
+    ours = Pgd(norm=norm, loss="margin").accuracy(*certifiable, radii)
     for radius, attacked in zip(radii, ours, strict=True):
         certified = (right & (proven.radius >= radius)).mean()
         assert certified <= min(attacked, (right & (distance > radius)).mean())
@@ -154,8 +154,6 @@ def test_on_networks_with_small_logits_the_margin_is_the_loss_to_attack(certifia
     """Cross-entropy pulls towards all rivals at once there; with the margin PGD comes close to the nearest errors."""
     right, _ = judged(certifiable, certifiable[1])
     nearest = float((right & (nearest_errors(certifiable, 2) > 0.6)).double().mean())
-    margin, entropy = (
-        attacked_accuracy(*certifiable, [0.6], Pgd(loss=loss))[0] for loss in ("margin", "cross_entropy")
-    )
+    margin, entropy = (Pgd(loss=loss).accuracy(*certifiable, [0.6])[0] for loss in ("margin", "cross_entropy"))
     assert abs(margin - nearest) < 0.04
     assert entropy > margin + 0.05

@@ -128,23 +128,6 @@ def _keep(best: Tensor, score: Tensor, x: Tensor, logits: Tensor, losses: Tensor
         score[better] = rank[better]
 
 
-def attacked_accuracy(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    radii: Sequence[float],
-    attack: Pgd | Fgsm,
-    *,
-    batch_size: int = 256,
-    progress: bool | None = None,
-) -> list[float]:
-    """The share of images whose class is correct and stays so under the attack, for each radius; it never rises."""
-    if not len(images):
-        raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
-    fallen = fallen_at(model, images, labels, radii, attack, batch_size=batch_size, progress=progress)
-    return [float((fallen > radius).double().mean()) for radius in radii]
-
-
 def fallen_at(
     model: nn.Module,
     images: Tensor,

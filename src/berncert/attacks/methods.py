@@ -77,6 +77,25 @@ class Attack(Method):
             self, model, images, labels, radius, numbers=numbers, batch_size=batch_size, progress=progress
         )
 
+    def accuracy(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        radii: Sequence[float],
+        *,
+        batch_size: int = 256,
+        progress: bool | None = None,
+    ) -> list[float]:
+        """The attacked accuracy: the share of images whose class is correct and stays so, for each radius."""
+        from berncert.attacks.gradient import fallen_at
+
+        if not len(images):
+            raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
+        assert isinstance(self, Pgd | Fgsm)
+        fallen = fallen_at(model, images, labels, radii, self, batch_size=batch_size, progress=progress)
+        return [float((fallen > radius).double().mean()) for radius in radii]
+
     def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
         from berncert.attacks.gradient import Attacker
 

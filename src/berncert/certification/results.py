@@ -55,14 +55,15 @@ class Rows:
             from pandas import DataFrame  # type: ignore[import-untyped]
         except ImportError as error:
             raise ImportError("expected pandas to be installed, got none; pip install pandas") from error
-        return DataFrame(self._columns())
+        return DataFrame(self.as_columns())
 
-    def _columns(self) -> dict[str, Any]:
+    def as_columns(self) -> dict[str, Any]:
+        """Field -> its values, those of `in_features` too; of points a list of arrays."""
         found: dict[str, Any] = {}
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if isinstance(value, Rows):
-                found |= {f"{f.name}.{name}": column for name, column in value._columns().items()}
+                found |= {f"{f.name}.{name}": column for name, column in value.as_columns().items()}
             else:
                 found[f.name] = value if value.ndim == 1 else list(value)
         return found
