@@ -187,7 +187,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"images": IMAGES[:, 0, 0, 0]}, r"floating images of shape \(N, ...\), got torch.float32 of shape \(3,\)"),
     ({"images": 3 * IMAGES}, r"pixels in \[0, 1\], got 1.5 to 1.5; scale the images, or give"),
     ({"images": IMAGES - 1}, r"pixels in \[0, 1\], got -0.5 to -0.5"),
-    ({"images": IMAGES * math.nan}, r"pixels in \[0, 1\], got nan"),
+    ({"images": IMAGES * math.nan}, r"finite pixels, got NaN"),
     ({"radius": math.nan}, "finite radii >= 0, .*got nan"),
     ({"radius": math.inf}, "finite radii >= 0, .*got inf"),
     ({"radius": -0.1}, "finite radii >= 0, .*got -0.1"),

@@ -271,7 +271,7 @@ def test_a_model_in_training_is_refused(trained: berncert.Classifier) -> None:
         (torch.zeros(8), "images of shape"),
         (torch.zeros(2, 3, 8, 8), r"images that the extractor takes, got shape \(N, 3, 8, 8\)"),
         (torch.zeros(1, 8, 8), r"got shape \(N, 8, 8\).*image\[None\]"),
-        (torch.zeros(2, 1, 8, 8, dtype=torch.complex64), "real images"),
+        (torch.zeros(2, 1, 8, 8, dtype=torch.complex64), "floating images"),
         ("images", "images"),
     ],
 )

@@ -438,3 +438,67 @@ def test_coefficients_that_would_overflow_are_refused() -> None:
 def test_a_plain_network_is_refused_with_advice() -> None:
     with pytest.raises(TypeError, match=r"berncert\.smooth"):
         certify(torch.nn.Linear(2, 2), [[0.5, 0.5]])
+
+
+# ---- deciding at one radius ----
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("degrees", [(2,), (3, 3), (1, 2, 2), (2, 2, 2, 2)])
+def test_a_decision_at_one_radius_agrees_with_the_certificate(norm: float, degrees: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(degrees))
+    head, x = random_head(rng, 4, degrees), rng.uniform(size=(12, len(degrees)))
+    whole = certify(head, x, norm=norm)
+    for share in (0.5, 0.99, 1.01, 2.0):
+        for i, at in enumerate(share * whole.upper):
+            (c,) = certify(head, x[i : i + 1], norm=norm, radius=float(at) if math.isfinite(at) else 0.7)
+            assert c.predicted == whole.predicted[i]
+            assert c.status is (Status.FALLS if share > 1 and math.isfinite(at) else Status.HOLDS)
+            if c.status is Status.FALLS:
+                assert c.upper < at
+                assert distances(c.witness, x[i], norm) == pytest.approx(c.upper)
+                assert classes_of(head, c.witness[None])[0] != c.predicted
+            else:
+                assert c.radius == (at if math.isfinite(at) else 0.7) <= whole.upper[i]
+
+
+def test_a_decision_looks_at_no_more_boxes() -> None:
+    rng = np.random.default_rng(0)
+    head, x = random_head(rng, 5, (3, 3, 3)), rng.uniform(size=(60, 3))
+    whole = certify(head, x)
+    at = float(np.median(whole.radius))
+    decided = certify(head, x, radius=at)
+    assert (decided.boxes <= whole.boxes).all()
+    assert decided.boxes.sum() < whole.boxes.sum() / 2
+    assert {status.name for status in decided.status} == {"HOLDS", "FALLS"}
+    labels = whole.predicted
+    assert decided.certified_accuracy(labels, at) == whole.certified_accuracy(labels, at)
+
+
+def test_what_cannot_be_decided_is_unknown() -> None:
+    tie = SmoothedHead(torch.tensor([[0.0, 1.0], [0.0, 1.0 + 2.0**-50]], dtype=torch.float64))
+    assert certify(tie, [[0.5]], radius=0.2).status[0] in (Status.FALLS, Status.UNKNOWN)
+    rng = np.random.default_rng(1)
+    head, x = random_head(rng, 6, (3,) * 5), rng.uniform(size=(1, 5))
+    radius = float(certify(head, x).radius[0])
+    spent = certify(head, x, radius=0.999 * radius, max_boxes=1)
+    assert spent.status[0] is Status.UNKNOWN
+    assert spent.radius[0] <= radius
+
+
+@pytest.mark.parametrize("radius", [0, -1.0, math.nan, math.inf, "0.3"])
+def test_a_radius_to_decide_at_is_finite_and_positive(radius: object) -> None:
+    with pytest.raises(ValueError, match=r"expected .*radius"):
+        certify(berncert.SmoothedHead(torch.eye(2, dtype=torch.float64)), [[0.3]], radius=radius)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("norm", [2, math.inf])
+def test_images_hold_at_a_radius_exactly_if_their_certificate_says_so(norm: float) -> None:
+    model, images = berncert.load("digits"), berncert.data.load("digits", limit=40).images
+    whole = certify(model, images, norm=norm)
+    at = float(np.median(whole.radius))
+    decided = certify(model, images, norm=norm, radius=at)
+    holds = np.array([status is Status.HOLDS for status in decided.status])
+    np.testing.assert_array_equal(holds, decided.radius >= at)
+    clear = np.abs(whole.radius - at) > 0.002 * at  # within the tolerance either may be said
+    np.testing.assert_array_equal(holds[clear], (whole.radius >= at)[clear])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.classifier import Classifier
-from berncert.certification.inputs import placement
+from berncert.certification.inputs import checked_images, placement
 from berncert.certification.methods import Batch
 from berncert.certification.prepared import frozen_classifier
 from berncert.certification.results import AttackResults
@@ -188,12 +188,7 @@ class Attacker:
 def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     """The images, within their range, and one label for each; what cannot be attacked is an error."""
     require_evaluation(model)
-    x, y = torch.as_tensor(images).detach(), torch.as_tensor(labels)
-    if not x.is_floating_point() or x.ndim < 2:
-        raise ValueError(
-            f"expected floating images of shape (N, ...), got {x.dtype} of shape {tuple(x.shape)}; write "
-            "images.float() / 255 for bytes, images[None] for a single one"
-        )
+    x, y = checked_images(images), torch.as_tensor(labels)
     low, high = pixels
     if not ((x >= low) & (x <= high)).all():  # NaN is in no interval
         raise ValueError(

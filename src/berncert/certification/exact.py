@@ -67,8 +67,8 @@ def certify(
     routes from the norm of the pixels to norms of the features, each row takes the one that gives it most. See
     `ImageCertificates`.
 
-    inputs: (N, d) features in [0, 1], or (N, ...) images in the units that the extractor was made for (whole numbers
-        are taken as they are): a tensor on any device, an array or nested lists.
+    inputs: (N, d) features in [0, 1], or (N, ...) floating images in the units that the extractor was made for: a
+        tensor on any device, an array or nested lists. Whole-number images are refused: divide bytes by 255, or not.
     norm: the p of the norm, 1 <= p <= inf.
     tolerance: stop when upper - radius <= tolerance * upper.
     max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -33,7 +34,7 @@ def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dt
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
     """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError."""
-    x = _numbers(features)
+    x = _real(features, "features").astype(np.float64, copy=False)
     if x.ndim != 2 or x.shape[1] != smoothed.dim:
         hint = "write features[None] for a single sample" if x.shape == (smoothed.dim,) else "one row for each sample"
         raise ValueError(f"expected features of shape (N, {smoothed.dim}), got {x.shape}; {hint}")
@@ -49,19 +50,23 @@ def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
 
 
 def checked_images(images: Any) -> Tensor:
-    """The images as a floating tensor (N, ...), finite; anything else is a ValueError."""
-    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_numbers(images, "images"))
-    if x.is_complex() or x.is_sparse or x.ndim < 2:
-        hint = "write images[None] for a single one" if x.ndim == 1 else "one entry of the first axis for each image"
-        raise ValueError(f"expected real images of shape (N, ...), got shape {tuple(x.shape)}, {x.dtype}; {hint}")
-    x = x if x.is_floating_point() else x.double()
+    """The images as a floating tensor (N, ...), finite; anything else is a ValueError.
+
+    Whole numbers are refused: bytes are most often meant as [0, 1], and nothing says so.
+    """
+    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_real(images, "images"))
+    if not x.is_floating_point() or x.is_sparse or x.ndim < 2:
+        raise ValueError(
+            f"expected floating images of shape (N, ...), got {x.dtype} of shape {tuple(x.shape)}; write "
+            "images.float() / 255 for bytes if the model takes [0, 1], images[None] for a single one"
+        )
     if not x.isfinite().all():
         raise ValueError("expected finite pixels, got NaN or infinity")
     return x
 
 
-def _numbers(features: Any, name: str = "features") -> Floats:
-    """Any real tensor, array or nested list as a float64 array."""
+def _real(features: Any, name: str) -> npt.NDArray[Any]:
+    """Any real tensor, array or nested list as an array."""
     if isinstance(features, Tensor) and (features.is_complex() or features.is_sparse):
         kind, cure = ("complex", "real") if features.is_complex() else ("sparse", "to_dense()")
         raise ValueError(f"expected {name} that are real numbers, got a {kind} tensor; pass its .{cure}")
@@ -71,4 +76,4 @@ def _numbers(features: Any, name: str = "features") -> Floats:
         raise ValueError(f"expected {name} as rows of equal length, got {error}") from error
     if x.dtype.kind not in "biuf":
         raise ValueError(f"expected {name} that are real numbers, got dtype {x.dtype}; convert them to float64 first")
-    return x.astype(np.float64, copy=False)
+    return x

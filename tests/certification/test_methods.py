@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import pickle
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import pytest
 
+import berncert
+from berncert import data
 from berncert.attacks.gradient import LOSSES
-from berncert.attacks.methods import Pgd
-from berncert.certification.methods import Estimate, Exact, Randomized
+from berncert.attacks.methods import Fgsm, Pgd
+from berncert.certification.methods import Batch, Estimate, Exact, Method, Randomized
 from berncert.certification.prepared import UNITS
 from berncert.certification.rootfinding import SOLVERS
 from berncert.data import ALL, SPLITS
@@ -50,3 +56,23 @@ def test_choices_are_those_that_there_are() -> None:
 def test_what_makes_no_sense_is_refused(kind: type[Settings], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         kind(**settings)
+
+
+SMALL = [Exact(), Exact(radius=0.3), Estimate(solver="regularised"), Randomized(n=50, n0=5), Pgd(steps=2), Fgsm()]
+
+
+@pytest.mark.parametrize("method", SMALL, ids=lambda method: type(method).__name__)
+def test_a_prepared_method_pickles_and_gives_the_same_rows(method: Method) -> None:
+    test = data.load("digits", limit=3)
+    work = method.prepare(berncert.load("digits"), test.images.shape[1:], threads=1)
+    batch = Batch(test.images, test.labels, test.indices.tolist())
+    rows, again = work(batch), pickle.loads(pickle.dumps(work))(batch)
+    for name, column in rows.as_columns().items():
+        np.testing.assert_array_equal(again.as_columns()[name], column)
+    assert all(len(attrgetter(place)(rows)) == 3 for place in method.columns.values())
+
+
+def test_methods_are_plain_values() -> None:
+    assert Exact(norm=2) == Exact() == pickle.loads(pickle.dumps(Exact()))
+    assert dataclasses.replace(Pgd(), steps=3).steps == 3
+    assert Exact(max_boxes=np.int64(7), norm=np.float64(1)).max_boxes == 7
