@@ -245,7 +245,7 @@ def test_a_file_that_was_cut_off_is_refused_by_its_name(suffix: str, grey: str, 
     write(tmp_path, IDX, suffix)
     path = tmp_path / f"t10k-images-idx3-ubyte{suffix}"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: expected .* got .*copy it anew"):
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: expected .* got .*copy it again"):
         load(grey, data_dir=tmp_path)
 
 
@@ -424,7 +424,7 @@ def test_the_class_names_are_those_of_the_official_list(name: str, file: str, ke
     path = Path(os.environ.get("BERNCERT_DATA", ""), name, file)
     if not path.is_file():
         pytest.skip(f"{file} is not in the folder that BERNCERT_DATA names")
-    names = [text.decode() for text in formats.unpickled(path.read_bytes())[key]]
+    names = [text.decode() for text in formats.unpickle(path.read_bytes())[key]]
     assert OFFICIAL[name].classes == tuple(names)
 
 

@@ -224,7 +224,7 @@ def test_an_archive_that_says_it_is_too_large_is_refused_before_it_is_unpacked(
             for _ in range(6):
                 member.write(bytes(2**20))
     whole = path.read_bytes()
-    with pytest.raises(ValueError, match=r"of 6291584 bytes, whose head asks for 4294967296"):
+    with pytest.raises(ValueError, match=r"of 6291584 bytes, whose header asks for 4294967296"):
         load(path)
     monkeypatch.setenv("BERNCERT_MAX_GIB", "0.004")
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked it"))
