@@ -113,10 +113,10 @@ def test_what_is_no_whole_svhn_file_is_refused(content: bytes, message: str) -> 
 
 
 def test_binary_batches_give_back_their_pixels_and_the_fine_labels() -> None:
-    images, labels = formats.read_cifar10_binary(binary(PIXELS, LABELS))
+    images, labels = formats.read_cifar_binary(binary(PIXELS, LABELS))
     assert (images == PIXELS).all()
     assert labels.tolist() == LABELS
-    images, labels = formats.read_cifar100_binary(binary(PIXELS, [7, 7, 7, 7, 7], LABELS))
+    images, labels = formats.read_cifar_binary(binary(PIXELS, [7, 7, 7, 7, 7], LABELS), 2)
     assert (images == PIXELS).all()
     assert labels.tolist() == LABELS
 
@@ -124,7 +124,7 @@ def test_binary_batches_give_back_their_pixels_and_the_fine_labels() -> None:
 @pytest.mark.parametrize("content", [b"", binary(PIXELS, LABELS)[:-1], binary(PIXELS, LABELS, LABELS)])
 def test_a_binary_batch_of_broken_records_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="expected records of 3073 bytes each"):
-        formats.read_cifar10_binary(content)
+        formats.read_cifar_binary(content)
 
 
 PICKLES = {
@@ -138,13 +138,13 @@ PICKLES = {
 
 @pytest.mark.parametrize("content", PICKLES.values(), ids=PICKLES)
 def test_pickled_batches_give_back_their_pixels_and_labels(content: bytes) -> None:
-    images, labels = formats.read_cifar10_pickle(content)
+    images, labels = formats.read_cifar_pickle(content)
     assert (images == PIXELS).all()
     assert labels.tolist() == LABELS
 
 
 def test_a_pickled_batch_of_cifar100_gives_its_fine_labels() -> None:
-    _, labels = formats.read_cifar100_pickle(python2_batch(PIXELS, b"fine_labels", LABELS))
+    _, labels = formats.read_cifar_pickle(python2_batch(PIXELS, b"fine_labels", LABELS), "fine_labels")
     assert labels.tolist() == LABELS
 
 
@@ -252,7 +252,7 @@ def test_registered_extensions_are_refused_even_when_python_has_met_them_before(
 )
 def test_a_pickle_that_is_no_batch_is_refused(batch: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        formats.read_cifar10_pickle(pickle.dumps(batch, protocol=4))
+        formats.read_cifar_pickle(pickle.dumps(batch, protocol=4))
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])

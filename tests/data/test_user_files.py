@@ -286,7 +286,7 @@ def test_a_folder_that_would_not_fit_is_refused_after_its_first_image(
     assert len(load(tmp_path, "train")) == 5
 
 
-def test_a_missing_split_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_split_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     paint(tmp_path / "folder" / "train" / "cat" / "1.png", GREY[0])
     with pytest.raises(ValueError, match=r"expected a folder 'test' in .* got train only; .* set aside for testing"):
         load(tmp_path / "folder")

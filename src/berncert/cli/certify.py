@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[RunSettings]]) -> Run:
     """The run that the flags describe."""
-    from berncert.models.hardware import use_threads  # --help needs no torch
+    from berncert.hardware import use_threads  # --help needs no torch
     from berncert.runs.execute import default_folder, perform
 
     use_threads(arguments.threads)

@@ -75,30 +75,30 @@ def read_mat(content: bytes) -> Batch:
         raise ValueError(f"expected a MATLAB 5 file, got one that cannot be read: {error}") from error
     images, labels = found.get("X"), found.get("y")
     if images is None or images.ndim != 4 or images.shape[2] != 3 or images.dtype != np.uint8:
-        raise ValueError(f"expected X to be bytes of shape (H, W, 3, N), got {_described(images)}")
+        raise ValueError(f"expected X to be bytes of shape (H, W, 3, N), got {_describe(images)}")
     if labels is None or labels.size != max(labels.shape) or not np.isin(labels, np.arange(1, 11)).all():
-        raise ValueError(f"expected y to be a column of labels from 1 to 10, got {_described(labels)}")
+        raise ValueError(f"expected y to be a column of labels from 1 to 10, got {_describe(labels)}")
     return images.transpose(3, 2, 0, 1), labels.ravel().astype(np.int64) % 10
 
 
-def read_cifar10_binary(content: bytes) -> Batch:
-    """CIFAR-10's binary batch: records of one label and 3072 pixels."""
-    return _records(content, label_bytes=1)
+def read_cifar_binary(content: bytes, label_bytes: int = 1) -> Batch:
+    """CIFAR's binary batch: records of one or two labels, of which the last is used, and 3072 pixels."""
+    size = label_bytes + math.prod(CIFAR_SHAPE)
+    if not content or len(content) % size:
+        raise ValueError(f"expected records of {size} bytes each, got {len(content)} bytes, which is not a multiple")
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return records[:, label_bytes:].reshape(-1, *CIFAR_SHAPE), records[:, label_bytes - 1].astype(np.int64)
 
 
-def read_cifar100_binary(content: bytes) -> Batch:
-    """CIFAR-100's binary batch: records of a coarse label, the fine label, which is used, and 3072 pixels."""
-    return _records(content, label_bytes=2)
-
-
-def read_cifar10_pickle(content: bytes) -> Batch:
-    """CIFAR-10's pickled batch: a dictionary with `data` (N, 3072) and a list of `labels`."""
-    return _pickled_batch(content, "labels")
-
-
-def read_cifar100_pickle(content: bytes) -> Batch:
-    """CIFAR-100's pickled batch: a dictionary with `data` (N, 3072) and a list of `fine_labels`."""
-    return _pickled_batch(content, "fine_labels")
+def read_cifar_pickle(content: bytes, key: str = "labels") -> Batch:
+    """CIFAR's pickled batch: a dictionary with `data` (N, 3072) and, under the key, a list of labels."""
+    batch = unpickle(content)
+    images, labels = batch.get("data"), batch.get(key)
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (math.prod(CIFAR_SHAPE),):
+        raise ValueError(f"expected data to be bytes of shape (N, 3072), got {_describe(images)}")
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+        raise ValueError(f"expected {key} to be a list of integers, got {_describe(labels)}")
+    return images.reshape(-1, *CIFAR_SHAPE), np.array(labels, dtype=np.int64)
 
 
 def unpickle(content: bytes) -> dict[str, Any]:
@@ -206,25 +206,7 @@ def _idx(content: bytes, dimensions: int) -> Pixels:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _records(content: bytes, label_bytes: int) -> Batch:
-    size = label_bytes + math.prod(CIFAR_SHAPE)
-    if not content or len(content) % size:
-        raise ValueError(f"expected records of {size} bytes each, got {len(content)} bytes, which is not a multiple")
-    records = np.frombuffer(content, np.uint8).reshape(-1, size)
-    return records[:, label_bytes:].reshape(-1, *CIFAR_SHAPE), records[:, label_bytes - 1].astype(np.int64)
-
-
-def _pickled_batch(content: bytes, key: str) -> Batch:
-    batch = unpickle(content)
-    images, labels = batch.get("data"), batch.get(key)
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (math.prod(CIFAR_SHAPE),):
-        raise ValueError(f"expected data to be bytes of shape (N, 3072), got {_described(images)}")
-    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise ValueError(f"expected {key} to be a list of integers, got {_described(labels)}")
-    return images.reshape(-1, *CIFAR_SHAPE), np.array(labels, dtype=np.int64)
-
-
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     return "nothing" if value is None else f"a {type(value).__name__}"

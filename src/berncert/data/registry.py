@@ -89,20 +89,21 @@ def _archived(
     return Edition(read, batches, (Published(archive, f"md5:{md5}"),), folder)
 
 
+_read_cifar100_pickle = partial(formats.read_cifar_pickle, key="fine_labels")
 _cifar10_binary = partial(
-    _archived, formats.read_cifar10_binary, "cifar-10-binary.tar.gz",
+    _archived, formats.read_cifar_binary, "cifar-10-binary.tar.gz",
     "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin",
 )  # fmt: skip
 _cifar10_pickle = partial(
-    _archived, formats.read_cifar10_pickle, "cifar-10-python.tar.gz",
+    _archived, formats.read_cifar_pickle, "cifar-10-python.tar.gz",
     "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py",
 )  # fmt: skip
 _cifar100_binary = partial(
-    _archived, formats.read_cifar100_binary, "cifar-100-binary.tar.gz",
+    _archived, partial(formats.read_cifar_binary, label_bytes=2), "cifar-100-binary.tar.gz",
     "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary",
 )  # fmt: skip
 _cifar100_pickle = partial(
-    _archived, formats.read_cifar100_pickle, "cifar-100-python.tar.gz",
+    _archived, _read_cifar100_pickle, "cifar-100-python.tar.gz",
     "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python",
 )  # fmt: skip
 
@@ -115,7 +116,7 @@ def _mat(name: str, known: Mapping[str, str | None]) -> Edition:
 
 def _beginning(name: str, md5: str, part: str) -> Edition:
     """The beginning of one of CIFAR-100's pickles."""
-    return Edition(formats.read_cifar100_pickle, ((File(name, {f"md5:{md5}": part}),),))
+    return Edition(_read_cifar100_pickle, ((File(name, {f"md5:{md5}": part}),),))
 
 
 DIGITS = tuple("0123456789")
