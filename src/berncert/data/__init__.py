@@ -67,7 +67,7 @@ def load(
     )
     if name in DATASETS:
         if split not in SPLITS:
-            hint = "; only data without splits has it" if split == ALL else ""
+            hint = "; only data without splits can be loaded whole" if split == ALL else ""
             raise ValueError(f"expected split to be {' or '.join(map(repr, SPLITS))}, got {split!r}{hint}")
         return DATASETS[request.name](request)
     path = Path(name).expanduser()
