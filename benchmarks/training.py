@@ -17,7 +17,7 @@ from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
 from berncert.floor.progress import Bar
 from berncert.training.model import build_model
-from berncert.training.objectives import outcome
+from berncert.training.objectives import batch_loss
 from berncert.training.recipes import Recipe, load_recipe
 
 HERE = Path(__file__).parent
@@ -47,7 +47,7 @@ def steps(recipe: Recipe, shape: tuple[int, ...]) -> Callable[[], None]:
     labels, chance = torch.arange(len(images)) % 10, torch.Generator().manual_seed(0)
 
     def step() -> None:
-        loss = outcome(recipe.training, model, images, labels, recipe.training.radius, chance).loss
+        loss = batch_loss(recipe.training, model, images, labels, recipe.training.radius, chance).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

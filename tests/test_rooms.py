@@ -13,6 +13,7 @@ import berncert
 PACKAGE = Path(berncert.__file__).parent
 ROOMS = [
     "floor",
+    "hardware",
     "polynomial",
     "extractor",
     "certification",

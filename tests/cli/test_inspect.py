@@ -21,34 +21,34 @@ Capture = pytest.CaptureFixture[str]
 def test_a_shipped_model_is_taken_apart(capsys: Capture) -> None:
     assert main(["inspect", "digits"]) == 0
     text = capsys.readouterr().out
-    for told in (
+    for expected in (
         "digits: a berncert checkpoint 2", "sha256", "recipe digits, digits (1,442 images), 30 epochs",
         "depth 3, width 256", "1x8x8 -> 10 features", "degree 1 on each axis, 10 features -> 10 classes",
         "10 x 2^10 = 10,240 coefficients", "base head  identity",
         "proven Lipschitz bound, norm 2: 0.125", "layers.8", "UnitCube", "l2: 0.125 (used)",
         "proven here", "proven to stay in the cube", "rounding",
     ):  # fmt: skip
-        assert told in text
+        assert expected in text
 
 
 def test_a_norm_is_asked_for_and_the_numbers_come_as_json(capsys: Capture) -> None:
     assert main(["inspect", "digits", "--norm", "inf", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["lipschitz"]["norm"] == "inf"
-    assert {route["feature_norm"] for route in told["lipschitz"]["routes"]} == {1.0, 2.0, "inf"}
-    assert told["about"]["recipe"]["name"] == "digits"
+    document = json.loads(capsys.readouterr().out)
+    assert document["lipschitz"]["norm"] == "inf"
+    assert {route["feature_norm"] for route in document["lipschitz"]["routes"]} == {1.0, 2.0, "inf"}
+    assert document["about"]["recipe"]["name"] == "digits"
 
 
 def test_a_model_of_ones_own_with_classes_of_different_range(tmp_path: Path, capsys: Capture) -> None:
     saved(tmp_path / "model.safetensors")
     assert main(["inspect", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "the file does not tell" in text
+    assert "the file does not say" in text
     assert "4 x 3^3 = 108 coefficients" in text
     assert "coefficients, between which the logits lie" in text
 
 
-def test_bounds_are_told_with_the_norms_they_go_between(capsys: Capture) -> None:
+def test_bounds_are_printed_with_the_norms_they_go_between(capsys: Capture) -> None:
     assert main(["inspect", "digits", "--norm", "inf"]) == 0
     text = capsys.readouterr().out
     assert "from linf of the pixels to norms of the features: l1: " in text
@@ -74,7 +74,7 @@ def test_whatever_a_file_says_of_its_making_it_can_be_inspected(
     saved(tmp_path / "model.safetensors", about=about)
     assert main(["inspect", str(tmp_path), *words]) == 0
     text = capsys.readouterr().out
-    assert json.loads(text)["about"] == about if words else "the file does not tell" in text
+    assert json.loads(text)["about"] == about if words else "the file does not say" in text
 
 
 @pytest.mark.parametrize("norm", ["1", "1.5", "2", "inf"])
@@ -83,16 +83,16 @@ def test_no_limit_is_printed_on_the_wrong_side(norm: str, tmp_path: Path, capsys
     assert main(["inspect", str(tmp_path), "--norm", norm]) == 0
     text = capsys.readouterr().out
     assert main(["inspect", str(tmp_path), "--norm", norm, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
     (bounds,) = (line for line in text.splitlines() if "l1: " in line)
-    routes = {f"l{float(route['feature_norm']):g}": route["bound"] for route in told["lipschitz"]["routes"]}
+    routes = {f"l{float(route['feature_norm']):g}": route["bound"] for route in document["lipschitz"]["routes"]}
     limits = [(float(printed), routes[name]) for name, printed in re.findall(r"(l[\w.]+): ([\d.e-]+)", bounds)]
     assert len(limits) == len(routes)
     off, cost = re.search(r"off by at most (\S+) .* costs a radius (\S+) at most", text).groups()  # type: ignore[union-attr]
-    limits += [(float(off), told["rounding"]["feature_bound"]), (float(cost), told["rounding"]["radius_cost"])]
+    limits += [(float(off), document["rounding"]["feature_bound"]), (float(cost), document["rounding"]["radius_cost"])]
     classes = re.findall(r"^(\d) +(\S+) +(\S+) *$", text, re.MULTILINE)
-    least, greatest = told["head"]["least"], told["head"]["greatest"]
+    least, greatest = document["head"]["least"], document["head"]["greatest"]
     assert [int(number) for number, *_ in classes] == [0, 1, 2, 3]
     limits += [(float(high), greatest[int(number)]) for number, _, high in classes]
     limits += [(-float(low), -least[int(number)]) for number, low, _ in classes]
@@ -100,14 +100,14 @@ def test_no_limit_is_printed_on_the_wrong_side(norm: str, tmp_path: Path, capsys
         assert known <= printed <= known + 0.1 * abs(known)
 
 
-def test_the_rounding_of_a_shipped_model_is_not_told_too_small(capsys: Capture) -> None:
+def test_the_rounding_of_a_shipped_model_is_not_printed_too_small(capsys: Capture) -> None:
     assert main(["inspect", "digits"]) == 0
     text = capsys.readouterr().out
     bound = inspect("digits").rounding_bound
     assert bound <= float(text.split("off by at most ")[1].split()[0]) <= 1.1 * bound
 
 
-def test_a_model_that_is_not_smoothed_is_told_as_such(tmp_path: Path, capsys: Capture) -> None:
+def test_a_model_that_is_not_smoothed_is_described_as_such(tmp_path: Path, capsys: Capture) -> None:
     saved(tmp_path / "model.safetensors")
     save(berncert.load(tmp_path, base=True), tmp_path / "base.safetensors")
     assert main(["inspect", str(tmp_path / "base.safetensors")]) == 0
@@ -123,7 +123,7 @@ def test_a_model_that_is_not_smoothed_is_told_as_such(tmp_path: Path, capsys: Ca
         (["pyproject.toml"], "expected a whole safetensors file"),
     ],
 )
-def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
+def test_mistakes_are_reported_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
     assert main(["inspect", *words]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -132,7 +132,7 @@ def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message:
 
 def test_a_model_that_is_not_there_ends_with_2(capsys: Capture) -> None:
     assert main(["inspect", "digist"]) == 2
-    assert "got 'digist', which is neither" in capsys.readouterr().err
+    assert "got 'digist', which is neither; did you mean digits?" in capsys.readouterr().err
 
 
 def test_help_shows_examples(capsys: Capture) -> None:

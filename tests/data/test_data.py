@@ -1,4 +1,4 @@
-"""What holds for every data set, and those that come with the package."""
+"""What holds for every data set, and those that need no files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_skip_and_limit_choose_rows_of_the_whole(name: str) -> None:
         ({"skip": -20}, ValueError, "expected skip >= 1, got -20"),
         ({"skip": True}, TypeError, "expected skip to be an integer, got True"),
         ({"split": "validation"}, ValueError, "expected split to be 'train' or 'test', got 'validation'"),
-        ({"name": "minst"}, ValueError, "expected one of moons, digits, mnist, .* got 'minst'"),
+        ({"name": "minst"}, ValueError, r"expected one of moons, digits, mnist, .* got 'minst', .* mean mnist\?"),
         ({"name": "nowhere/mine.npz"}, ValueError, "or the path of a folder .* got 'nowhere/mine.npz'"),
         ({"name": Path("moons")}, ValueError, "got 'moons', which is none of them"),
         ({"name": 3}, TypeError, "expected a data set's name or a path, got 3"),

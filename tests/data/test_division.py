@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from berncert.data import Dataset, load
-from berncert.data.division import divided, ranges, rows_for_testing
+from berncert.data.division import divide, ranges, rows_for_testing
 
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 
@@ -24,7 +24,7 @@ def named(count: int) -> list[str]:
 
 
 def rows(labels: list[int], split: str) -> list[int]:
-    found: list[int] = divided(named(len(labels)), labels, split, "mine", "").rows.tolist()
+    found: list[int] = divide(named(len(labels)), labels, split, "mine", "").rows.tolist()
     return found
 
 
@@ -56,10 +56,10 @@ def test_names_decide_and_not_their_order(labels: list[int], chance: object) -> 
 
 def test_the_division_is_the_same_on_every_machine_and_in_every_version() -> None:
     names, labels = [f"cat/{k}.png" for k in range(20)] + [f"dog/{k}.png" for k in range(10)], [0] * 20 + [1] * 10
-    record = divided(names, labels, "test", "mine", "content").record
+    record = divide(names, labels, "test", "mine", "content").record
     assert record["test_rows"] == "7,12,16,19-20,24"
     assert (record["seed"], record["images"], record["test_images"]) == (0, 30, 6)
-    assert record["sha256"] != divided(names, labels, "test", "mine", "other content").record["sha256"]
+    assert record["sha256"] != divide(names, labels, "test", "mine", "other content").record["sha256"]
 
 
 @given(numbers=st.sets(st.integers(0, 40)))

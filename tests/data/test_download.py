@@ -35,14 +35,14 @@ def test_a_download_arrives_whole_under_its_name(server: Server, tmp_path: Path)
     assert server.asked == [None]
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+def test_an_interrupted_download_resumes_where_it_stopped(server: Server, tmp_path: Path) -> None:
     server.cut_after = [100_000, 50_000]
     download([server.url()], tmp_path / "file", KNOWN)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert server.asked == [None, "bytes=100000-", "bytes=150000-"]
 
 
-def test_the_next_run_goes_on_where_the_last_one_stopped(server: Server, tmp_path: Path) -> None:
+def test_the_next_run_resumes_where_the_last_one_stopped(server: Server, tmp_path: Path) -> None:
     server.cut_after = [100_000, 0]
     with pytest.raises(ConnectionError, match="the connection ended early"):
         download([server.url()], tmp_path / "file", KNOWN)
@@ -104,7 +104,7 @@ def test_the_next_address_is_tried_where_one_fails(server: Server, tmp_path: Pat
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_when_all_addresses_fail_the_error_tells_of_each(server: Server, tmp_path: Path) -> None:
+def test_when_all_addresses_fail_the_error_names_each(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError, match=r"127.0.0.1:9/file: .*refused; .*/missing: the server answered 404"):
         download(["http://127.0.0.1:9/file", server.url("missing")], tmp_path / "file", KNOWN)
     assert left_in(tmp_path) == []

@@ -98,8 +98,8 @@ def colour(cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             folder,
         )
         for read, contents, algorithm, folder in (
-            (formats.read_cifar10_binary, BINARY, "sha1", "batches-bin"),
-            (formats.read_cifar10_pickle, PICKLED, "md5", "batches-py"),
+            (formats.read_cifar_binary, BINARY, "sha1", "batches-bin"),
+            (formats.read_cifar_pickle, PICKLED, "md5", "batches-py"),
         )
     )
     monkeypatch.setitem(OFFICIAL, "cifar10", Official(CLASSES, NOWHERE, ("cifar10",), {"train": editions}))
@@ -218,7 +218,7 @@ def test_a_part_is_loaded_as_such_and_the_whole_is_preferred(
     colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = {"data_batch_first4": BINARY["data_batch_1.bin"]}
-    part = Edition(formats.read_cifar10_binary, (known(first, part="the first 4 of 6"),))
+    part = Edition(formats.read_cifar_binary, (known(first, part="the first 4 of 6"),))
     whole = OFFICIAL[colour]
     editions = {"train": (*whole.editions["train"], part)}
     monkeypatch.setitem(OFFICIAL, colour, whole._replace(editions=editions))
@@ -245,7 +245,7 @@ def test_a_file_that_was_cut_off_is_refused_by_its_name(suffix: str, grey: str, 
     write(tmp_path, IDX, suffix)
     path = tmp_path / f"t10k-images-idx3-ubyte{suffix}"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: expected .* got .*copy it anew"):
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: expected .* got .*copy it again"):
         load(grey, data_dir=tmp_path)
 
 
@@ -277,7 +277,7 @@ def test_a_hostile_pickle_is_refused_even_if_its_checksum_were_known(
     colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents = {"data_batch_1": b"cos\nsystem\n(S'touch harmed'\ntR."}
-    editions = {"train": (Edition(formats.read_cifar10_pickle, (known(contents),)),)}
+    editions = {"train": (Edition(formats.read_cifar_pickle, (known(contents),)),)}
     monkeypatch.setitem(OFFICIAL, colour, OFFICIAL[colour]._replace(editions=editions))
     monkeypatch.chdir(tmp_path)
     write(tmp_path, contents)
@@ -407,7 +407,7 @@ def test_the_real_files_hold_as_many_images_of_each_class_as_they_should(
 
 
 @pytest.mark.parametrize(("split", "count", "of"), [("train", 1117, 50000), ("test", 916, 10000)])
-def test_the_beginning_of_cifar100_is_told_from_the_whole(split: str, count: int, of: int) -> None:
+def test_the_beginning_of_cifar100_is_distinguished_from_the_whole(split: str, count: int, of: int) -> None:
     data = real("cifar100", split)
     if data.part is None:
         assert len(data) == of
@@ -424,11 +424,11 @@ def test_the_class_names_are_those_of_the_official_list(name: str, file: str, ke
     path = Path(os.environ.get("BERNCERT_DATA", ""), name, file)
     if not path.is_file():
         pytest.skip(f"{file} is not in the folder that BERNCERT_DATA names")
-    names = [text.decode() for text in formats.unpickled(path.read_bytes())[key]]
+    names = [text.decode() for text in formats.unpickle(path.read_bytes())[key]]
     assert OFFICIAL[name].classes == tuple(names)
 
 
-def test_every_20th_image_of_cifar10_is_the_one_that_published_certificates_tell_of() -> None:
+def test_every_20th_image_of_cifar10_is_the_one_that_published_certificates_are_of() -> None:
     data = real("cifar10", skip=20)
     assert len(data) == 500
     published = sorted(Path(os.environ["BERNCERT_DATA"]).glob("published/cohen2019/cifar10/*.tsv"))

@@ -224,7 +224,7 @@ def test_an_archive_that_says_it_is_too_large_is_refused_before_it_is_unpacked(
             for _ in range(6):
                 member.write(bytes(2**20))
     whole = path.read_bytes()
-    with pytest.raises(ValueError, match=r"of 6291584 bytes, whose head asks for 4294967296"):
+    with pytest.raises(ValueError, match=r"of 6291584 bytes, whose header asks for 4294967296"):
         load(path)
     monkeypatch.setenv("BERNCERT_MAX_GIB", "0.004")
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked it"))
@@ -286,7 +286,7 @@ def test_a_folder_that_would_not_fit_is_refused_after_its_first_image(
     assert len(load(tmp_path, "train")) == 5
 
 
-def test_a_missing_split_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_split_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     paint(tmp_path / "folder" / "train" / "cat" / "1.png", GREY[0])
     with pytest.raises(ValueError, match=r"expected a folder 'test' in .* got train only; .* set aside for testing"):
         load(tmp_path / "folder")

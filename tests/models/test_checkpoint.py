@@ -19,8 +19,9 @@ from berncert.certification.classifier import Classifier
 from berncert.extractor import build
 from berncert.extractor.freezing.modules import VOUCHED
 from berncert.models import checkpoint
-from berncert.models.checkpoint import FORMAT, load, open_checkpoint, save, shipped, write
+from berncert.models.checkpoint import FORMAT, load, open_checkpoint, save, shipped_models
 from berncert.models.heads import HEADS, build_head, smoothed
+from berncert.models.tensor_file import write_tensors
 
 DTYPES = [torch.float32, torch.float64]
 BUILDS: dict[str, dict[str, Any]] = {
@@ -132,7 +133,7 @@ def test_loading_draws_no_random_numbers(path: Path) -> None:
     assert torch.equal(torch.rand(4), expected)
 
 
-def test_a_checkpoint_tells_what_it_is(path: Path) -> None:
+def test_a_checkpoint_describes_itself(path: Path) -> None:
     model, about = small("mlp"), {"text": "ü\n", "numbers": [1, 0.1, None], "nested": {"a": True}}
     save(smooth_model(model), path, base=model.head, about=about)  # type: ignore[arg-type]
     described = open_checkpoint(path).description()
@@ -314,7 +315,7 @@ def test_what_is_no_checkpoint_is_refused(path: Path, tmp_path: Path) -> None:
     assert refused(path)
     save_file({"a": torch.zeros(3)}, path, metadata={"format": FORMAT})
     assert refused(path)
-    write(path, {"a": torch.zeros(3)}, "berncert training state 1", {})
+    write_tensors(path, {"a": torch.zeros(3)}, "berncert training state 1", {})
     assert refused(path)
     torch.save({"a": torch.zeros(3)}, path)
     assert refused(path)
@@ -347,7 +348,7 @@ def test_what_is_no_checkpoint_is_refused(path: Path, tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_checkpoint_that_this_version_cannot_build_is_refused(description: Any, path: Path) -> None:
-    write(path, {"a": torch.zeros(1)}, FORMAT, description)
+    write_tensors(path, {"a": torch.zeros(1)}, FORMAT, description)
     assert refused(path)
 
 
@@ -378,9 +379,9 @@ def test_what_cannot_be_written_as_json_leaves_the_old_file(path: Path) -> None:
     assert len(list(path.parent.iterdir())) == 1
 
 
-@pytest.mark.parametrize("name", shipped() or ["none is shipped"])
+@pytest.mark.parametrize("name", shipped_models() or ["none is shipped"])
 def test_every_shipped_checkpoint_loads(name: str) -> None:
-    if name in shipped():
+    if name in shipped_models():
         assert isinstance(load(name), Classifier)
         assert open_checkpoint(name).about["data"]["classes"]
 

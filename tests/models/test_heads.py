@@ -1,4 +1,4 @@
-"""Heads: each starts where it should, tells how it was built, and its polynomial takes its place."""
+"""Heads: each starts where it should, describes how it was built, and its polynomial takes its place."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ from explained_toys import saved
 
 import berncert
 from berncert.extractor.bounds.gains import conversion
-from berncert.models.checkpoint import FORMAT, open_checkpoint, read, save, shipped, write
+from berncert.models.checkpoint import FORMAT, open_checkpoint, save, shipped_models
 from berncert.models.inspection import inspect
+from berncert.models.tensor_file import read_tensors, write_tensors
 
 NORMS = [1, 1.5, 2, math.inf]
 
@@ -28,10 +29,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def changed(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None]) -> None:
-    """Write the file anew, with a checksum that fits."""
-    tensors, description = read(path, FORMAT)
+    """Write the file again, with a checksum that fits."""
+    tensors, description = read_tensors(path, FORMAT)
     change(description, tensors)
-    write(path, tensors, FORMAT, description)
+    write_tensors(path, tensors, FORMAT, description)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -79,21 +80,21 @@ def test_of_several_routes_the_one_on_which_rounding_costs_most_counts(path: Pat
         assert dataclasses.replace(seen, routes=(route,)).rounding_cost == math.inf
 
 
-def test_file_extractor_and_head_are_told(path: Path) -> None:
+def test_file_extractor_and_head_are_described(path: Path) -> None:
     seen = inspect(path)
-    told = seen.as_json()
-    assert told["file"]["bytes"] == path.stat().st_size
-    assert len(told["file"]["sha256"]) == 64
-    assert told["extractor"] == open_checkpoint(path).description()["extractor"]
-    assert told["extractor"]["numbers"] == 8 * 16 + 8 + 3 * 8 + 3 + 2  # two layers, and the cube's side and middle
-    assert (told["head"]["shape"], told["head"]["coefficients"], told["head"]["degree"]) == (
+    record = seen.as_json()
+    assert record["file"]["bytes"] == path.stat().st_size
+    assert len(record["file"]["sha256"]) == 64
+    assert record["extractor"] == open_checkpoint(path).description()["extractor"]
+    assert record["extractor"]["numbers"] == 8 * 16 + 8 + 3 * 8 + 3 + 2  # two layers, and the cube's side and middle
+    assert (record["head"]["shape"], record["head"]["coefficients"], record["head"]["degree"]) == (
         [4, 3, 3, 3],
         108,
         (2,) * 3,
     )
     coefficients = berncert.load(path).head.coefficients
-    assert torch.equal(told["head"]["greatest"], coefficients.flatten(1).max(dim=1).values)
-    assert told["base"]["kind"] == "mlp"
+    assert torch.equal(record["head"]["greatest"], coefficients.flatten(1).max(dim=1).values)
+    assert record["base"]["kind"] == "mlp"
     assert seen.base_gap == 0
 
 
@@ -114,7 +115,7 @@ def test_a_head_smoothed_to_another_degree_is_compared_at_that_degree(path: Path
     assert seen.base_gap == 0
 
 
-def test_a_model_that_is_not_smoothed_or_has_no_base_is_told_as_such(path: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_smoothed_or_has_no_base_is_described_as_such(path: Path, tmp_path: Path) -> None:
     save(berncert.load(path, base=True), tmp_path / "base.safetensors")
     seen = inspect(tmp_path / "base.safetensors")
     assert seen.head is None
@@ -135,11 +136,11 @@ def test_all_of_it_is_plain_json(path: Path, capsys: pytest.CaptureFixture[str])
 
     seen = inspect(path, norm=math.inf)
     print_json(seen.as_json())
-    told = json.loads(capsys.readouterr().out)
-    assert told["lipschitz"]["norm"] == "inf"
-    assert told["lipschitz"]["steps"][-1]["running"] == seen.table.bound
+    record = json.loads(capsys.readouterr().out)
+    assert record["lipschitz"]["norm"] == "inf"
+    assert record["lipschitz"]["steps"][-1]["running"] == seen.table.bound
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_models())
 def test_shipped_heads_are_their_base_heads_smoothed(name: str) -> None:
     assert inspect(name).base_gap == 0

@@ -1,4 +1,4 @@
-"""The checkpoints that come with the package are as good as they are said to be, on real images."""
+"""The checkpoints that are shipped with the package are as good as they are said to be, on real images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import berncert
 from berncert import data
 from berncert.attacks.methods import Pgd
-from berncert.models.checkpoint import open_checkpoint, shipped
+from berncert.models.checkpoint import open_checkpoint, shipped_models
 from berncert.training.recipes import load_recipe
 
 needs_mnist = pytest.mark.skipif(
@@ -18,25 +18,25 @@ needs_mnist = pytest.mark.skipif(
 )
 
 
-def test_digits_and_mnist_come_along_by_name() -> None:
-    assert {"digits", "mnist"} <= set(shipped())
+def test_digits_and_mnist_are_shipped_under_their_names() -> None:
+    assert {"digits", "mnist"} <= set(shipped_models())
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist"])
 def test_a_shipped_model_was_made_by_the_recipe_of_its_name(name: str) -> None:
-    told, now = open_checkpoint(name).about["recipe"], load_recipe(name).as_dict()
+    saved, now = open_checkpoint(name).about["recipe"], load_recipe(name).as_dict()
     for section in ("data", "model", "training"):
-        for key, value in told[section].items():
+        for key, value in saved[section].items():
             current = now[section][key]
             assert value == (list(current) if isinstance(current, tuple) else current), f"{section}.{key}"
 
 
-def test_digits_are_right_and_proven_far() -> None:
+def test_digits_are_classified_correctly_and_proven_far() -> None:
     test = data.load("digits", "test")
     c = berncert.certify(berncert.load("digits"), test.images)
-    right = c.predicted == test.labels.numpy()
-    assert right.mean() >= 0.96
-    assert (c.radius * right).mean() >= 0.35
+    correct = c.predicted == test.labels.numpy()
+    assert correct.mean() >= 0.96
+    assert (c.radius * correct).mean() >= 0.35
 
 
 def test_no_attack_goes_below_what_is_proven() -> None:
@@ -50,9 +50,9 @@ def test_no_attack_goes_below_what_is_proven() -> None:
 
 
 @needs_mnist
-def test_mnist_is_right_and_proven_at_the_usual_radius() -> None:
+def test_mnist_is_classified_correctly_and_proven_at_the_usual_radius() -> None:
     test = data.load("mnist", "test", download=False)
     c = berncert.certify(berncert.load("mnist"), test.images)
-    right = c.predicted == test.labels.numpy()
-    assert right.mean() >= 0.98
-    assert (right & (c.radius >= 0.3)).mean() >= 0.95
+    correct = c.predicted == test.labels.numpy()
+    assert correct.mean() >= 0.98
+    assert (correct & (c.radius >= 0.3)).mean() >= 0.95

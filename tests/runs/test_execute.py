@@ -27,10 +27,9 @@ from berncert.certification.methods import Estimate, Exact, Method, Randomized
 from berncert.certification.randomized import certify_randomized
 from berncert.extractor import build
 from berncert.floor.folders import claimed
-from berncert.models.checkpoint import FORMAT, found, open_checkpoint, save
-from berncert.models.checkpoint import read as read_checkpoint
-from berncert.models.checkpoint import write as write_checkpoint
+from berncert.models.checkpoint import FORMAT, find_checkpoint, open_checkpoint, save
 from berncert.models.heads import build_head, smoothed
+from berncert.models.tensor_file import read_tensors, write_tensors
 from berncert.runs import execute as execute_module
 from berncert.runs.execute import default_folder, digest, execute
 from berncert.runs.records import Run
@@ -209,7 +208,7 @@ def test_a_read_only_folder_is_told_before_any_work(tmp_path: Path) -> None:
 def unprivileged(tmp_path: Path) -> Iterator[None]:
     """As a user who may not write into the folder `locked`: the superuser may write everywhere."""
     (tmp_path / "locked").mkdir(mode=0o555)
-    user, model = os.geteuid(), found("digits")
+    user, model = os.geteuid(), find_checkpoint("digits")
     try:
         if user == 0:
             os.seteuid(65534)
@@ -261,10 +260,10 @@ def test_a_folder_is_named_after_what_is_not_usual(settings: Asked, name: str) -
 
 
 def test_nothing_that_a_file_says_to_be_proven_is_trusted(tmp_path: Path) -> None:
-    tensors, description = read_checkpoint(found("digits"), FORMAT)
+    tensors, description = read_tensors(find_checkpoint("digits"), FORMAT)
     description["proofs"] = description["extractor"]["proofs"] = {"factors": ["0.001"] * 9, "bound": 0.001}
     description["extractor"]["about"] |= {"side": 1000.0, "lipschitz_bound": 0.001}
-    write_checkpoint(tmp_path / "forged.safetensors", tensors, FORMAT, description)
+    write_tensors(tmp_path / "forged.safetensors", tensors, FORMAT, description)
     forged = perform(tmp_path / "forged.safetensors", of(Exact, limit=3), tmp_path / "forged")
     honest = perform("digits", of(Exact, limit=3), tmp_path / "honest")
     np.testing.assert_array_equal(forged.radius, honest.radius)

@@ -11,7 +11,7 @@ import pytest
 
 from berncert.data import Dataset, load
 from berncert.runs.training_images import seen_in_training
-from berncert.training.images import described
+from berncert.training.images import describe_images
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def trained_on(data: Dataset) -> dict[str, Any]:
-    return {"data": described(data)}
+    return {"data": describe_images(data)}
 
 
 def test_what_was_set_aside_was_not_seen(mine: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from berncert.data import load
 from berncert.models.checkpoint import open_checkpoint
-from berncert.training.images import augmented, load_images, notes_about
+from berncert.training.images import augment, image_notes, load_images
 from berncert.training.loop import train
 from berncert.training.recipes import Recipe, load_recipe
 
@@ -29,7 +29,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 @pytest.mark.parametrize("crop", [1, 3, 6])
 def test_every_crop_is_a_shift_with_grey_coming_in_and_all_shifts_come_up(crop: int) -> None:
     x = images(900 if crop == 1 else 60)
-    got, found = augmented(x, crop, False, seeded()), set()
+    got, found = augment(x, crop, False, seeded()), set()
     assert got.shape == x.shape
     assert got.dtype == x.dtype
     padded = np.pad(x.numpy(), ((0, 0), (0, 0), (crop, crop), (crop, crop)), constant_values=0.5)
@@ -48,7 +48,7 @@ def test_every_crop_is_a_shift_with_grey_coming_in_and_all_shifts_come_up(crop: 
 
 def test_half_of_the_images_are_mirrored_and_the_rest_untouched() -> None:
     x = images(4000)
-    got = augmented(x, 0, True, seeded())
+    got = augment(x, 0, True, seeded())
     same, mirrored = ((got == y).flatten(1).all(dim=1) for y in (x, x.flip(3)))
     assert (same ^ mirrored).all()
     assert 0.46 < mirrored.double().mean() < 0.54
@@ -58,21 +58,21 @@ def test_the_generator_alone_decides_and_the_images_are_left_as_they_are() -> No
     x = images()
     before = x.clone()
     torch.manual_seed(1)
-    a = augmented(x, 2, True, seeded(3))
+    a = augment(x, 2, True, seeded(3))
     torch.manual_seed(2)
-    assert torch.equal(a, augmented(x, 2, True, seeded(3)))
-    assert not torch.equal(a, augmented(x, 2, True, seeded(4)))
+    assert torch.equal(a, augment(x, 2, True, seeded(3)))
+    assert not torch.equal(a, augment(x, 2, True, seeded(4)))
     generator = seeded(3)
-    assert torch.equal(a, augmented(x, 2, True, generator))
-    assert not torch.equal(a, augmented(x, 2, True, generator))  # always others
+    assert torch.equal(a, augment(x, 2, True, generator))
+    assert not torch.equal(a, augment(x, 2, True, generator))  # always others
     assert torch.equal(x, before)
 
 
 def test_without_augmentation_nothing_happens() -> None:
     generator = seeded()
     x, points = images(), torch.rand(20, 2)
-    assert torch.equal(augmented(x, 0, False, generator), x)
-    assert torch.equal(augmented(points, 0, False, generator), points)
+    assert torch.equal(augment(x, 0, False, generator), x)
+    assert torch.equal(augment(points, 0, False, generator), points)
     assert torch.equal(torch.rand(3, generator=generator), torch.rand(3, generator=seeded()))
 
 
@@ -129,21 +129,21 @@ def test_other_images_do_not_take_the_place_of_those_that_a_training_began_with(
 def test_test_images_that_are_trained_on_are_counted(tmp_path: Path) -> None:
     recipe = own(tmp_path / "mine.npz").change(test_limit=None)
     training, test = load_images(recipe, None, False)
-    (divided,) = notes_about(training, test)
+    (divided,) = image_notes(training, test)
     assert divided.endswith("mine.npz came without splits: 40 of its 200 images are set aside for testing")
     assert not {*training.indices.tolist()} & {*test.indices.tolist()}
     pixels = np.random.default_rng(0).random((30, 4))
     labels = np.arange(30) % 3
     np.savez(tmp_path / "both.npz", x_train=pixels[:20], y_train=labels[:20], x_test=pixels[13:], y_test=labels[13:])
-    (seen,) = notes_about(*load_images(recipe.change(dataset=str(tmp_path / "both.npz")), None, False))
+    (seen,) = image_notes(*load_images(recipe.change(dataset=str(tmp_path / "both.npz")), None, False))
     assert seen.startswith("TRAINING IMAGES: 7 of the 17 test images are training images too")
-    assert notes_about(*load_images(load_recipe("digits"), None, False)) == []
+    assert image_notes(*load_images(load_recipe("digits"), None, False)) == []
 
 
 def test_what_a_training_is_of_says_how_it_was_divided(tmp_path: Path) -> None:
     recipe, said = own(tmp_path / "mine.npz").change(epochs=1), []
     train(recipe, tmp_path / "run", progress=False, on_note=said.append)
-    told = open_checkpoint(tmp_path / "run").about["data"]
-    assert told["division"] == load(tmp_path / "mine.npz").division
-    assert told["images"] == 160
+    description = open_checkpoint(tmp_path / "run").about["data"]
+    assert description["division"] == load(tmp_path / "mine.npz").division
+    assert description["images"] == 160
     assert len(said) == 1

@@ -22,7 +22,8 @@ import berncert
 from berncert import data
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
-from berncert.models.checkpoint import load, open_checkpoint, read
+from berncert.models.checkpoint import load, open_checkpoint
+from berncert.models.tensor_file import read_tensors
 from berncert.training import state
 from berncert.training.loop import train
 from berncert.training.model import build_model
@@ -75,8 +76,8 @@ def log_of(folder: Path) -> list[dict[str, float]]:
 
 def assert_same_training(one: Path, other: Path) -> None:
     """The same log, the same last state and the same model, to the last bit; times aside."""
-    (a, told_a), (b, told_b) = (read(folder / STATE, FORMAT) for folder in (one, other))
-    assert told_a["epoch"] == told_b["epoch"]
+    (a, about_a), (b, about_b) = (read_tensors(folder / STATE, FORMAT) for folder in (one, other))
+    assert about_a["epoch"] == about_b["epoch"]
     assert_same_tensors(a, b)
     for base in (False, True):
         assert_same_tensors(*(weights(load(folder / "model.safetensors", base=base)) for folder in (one, other)))
@@ -94,13 +95,13 @@ def run(settings: Recipe, folder: Path, **options: Any) -> Classifier:
 
 
 def interrupt_after(epochs: int, error: type[BaseException]) -> Callable[[dict[str, float]], None]:
-    """To be told each epoch; after so many it raises."""
+    """A function for on_epoch that raises after so many epochs."""
 
-    def told(row: dict[str, float]) -> None:
+    def stop(row: dict[str, float]) -> None:
         if row["epoch"] == epochs:
             raise error("cut off")
 
-    return told
+    return stop
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -145,9 +146,9 @@ import json, sys, torch
 from berncert.training.recipes import Recipe
 from berncert.training.loop import train
 torch.set_num_threads(1)
-def told(row):
+def print_epoch(row):
     print(int(row["epoch"]), flush=True)
-train(Recipe.from_dict(json.loads(sys.argv[1])), sys.argv[2], progress=False, on_epoch=told)
+train(Recipe.from_dict(json.loads(sys.argv[1])), sys.argv[2], progress=False, on_epoch=print_epoch)
 """
 
 
@@ -171,7 +172,7 @@ def test_a_run_killed_at_a_random_moment_ends_in_the_same_bits_and_meanwhile_nob
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate()
-    assert read(tmp_path / "killed" / STATE, FORMAT)[1]["epoch"] >= 1
+    assert read_tensors(tmp_path / "killed" / STATE, FORMAT)[1]["epoch"] >= 1
     run(settings, tmp_path / "killed")
     run(settings, tmp_path / "whole")
     assert_same_training(tmp_path / "whole", tmp_path / "killed")
@@ -228,7 +229,7 @@ def test_the_estimate_in_the_log_is_what_is_then_proven(tmp_path: Path) -> None:
     assert log_of(tmp_path)[-1]["test_certified_estimate"] == pytest.approx(proven, abs=0.011)
 
 
-def test_the_checkpoint_tells_how_it_came_to_be(tmp_path: Path) -> None:
+def test_the_checkpoint_says_how_it_was_made(tmp_path: Path) -> None:
     settings = recipe()
     run(settings, tmp_path)
     about = open_checkpoint(tmp_path / "model.safetensors").about
@@ -283,7 +284,7 @@ def test_a_loss_that_is_no_number_is_an_error_and_the_last_checkpoint_is_kept(tm
 
 
 @pytest.mark.parametrize("changes", [{}, {"head": "affine"}, PAPER], ids=["identity", "affine", "paper"])
-def test_steps_that_are_far_too_large_are_told_as_such(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_steps_that_are_far_too_large_are_an_error_that_says_so(changes: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match=r"expected a finite loss.*lower lr"):
         run(recipe(**{**changes, "optimizer": "sgd", "lr": 1e30, "schedule": "constant"}), tmp_path)
 

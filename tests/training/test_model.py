@@ -62,6 +62,6 @@ def test_a_start_of_another_shape_is_refused_and_says_what_differs(checkpoint: s
         train(recipe(start=checkpoint).change(width=16), tmp_path / "second", progress=False)
 
 
-def test_a_start_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_start_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected the folder of a training"):
         train(recipe(start="nowhere"), tmp_path, progress=False)

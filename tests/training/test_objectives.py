@@ -1,4 +1,4 @@
-"""What training makes small, against closed forms, sampled points, scipy's minimiser and finite differences."""
+"""The losses of training, against closed forms, sampled points, scipy's minimiser and finite differences."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from berncert.polynomial import SmoothedHead, smooth
 from berncert.training.objectives import (
     attacked_features,
     attacked_images,
+    batch_loss,
     boundary_term,
+    certified_estimate,
+    feature_radius,
     head_of,
-    outcome,
-    proven_estimate,
     raised_logits,
-    reach_of,
 )
 from berncert.training.recipes.settings import TrainingSettings
 
@@ -66,7 +66,7 @@ def test_raised_logits_of_an_affine_head_are_each_rivals_worst_case() -> None:
     torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - own)
 
 
-def test_raised_logits_at_no_reach_are_the_logits_and_never_fall_below_them() -> None:
+def test_raised_logits_at_radius_0_are_the_logits_and_never_fall_below_them() -> None:
     head = random_head(np.random.default_rng(0), 4, (3, 2, 3))
     x, labels = problem()
     logits, same = raised_logits(head, x, labels, 0.0)
@@ -82,31 +82,31 @@ def test_raised_logits_ask_for_a_smoothed_head() -> None:
         raised_logits(nn.Linear(3, 4), *problem(), 0.1)
 
 
-@pytest.mark.parametrize("reach", [0.0, 0.01, 0.1, 0.3])
-def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(reach: float) -> None:
+@pytest.mark.parametrize("radius", [0.0, 0.01, 0.1, 0.3])
+def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: float) -> None:
     _, head = affine_head()
     x, labels = problem()
     labels[::2] = head(x).argmax(dim=1)[::2]
     c = berncert.certify(head, x, tolerance=1e-9)
-    clear = (np.abs(c.radius - reach) > 1e-6) & (c.radius < x.minimum(1 - x).amin(dim=1).numpy())  # walls not in play
-    proven = (c.predicted == labels.numpy()) & (c.radius >= reach)
-    estimate = proven_estimate(head, x, labels, reach).numpy()
+    clear = (np.abs(c.radius - radius) > 1e-6) & (c.radius < x.minimum(1 - x).amin(dim=1).numpy())  # walls not in play
+    proven = (c.predicted == labels.numpy()) & (c.radius >= radius)
+    estimate = certified_estimate(head, x, labels, radius).numpy()
     assert clear.sum() > 10
     assert (estimate == proven)[clear].all()
-    assert (estimate <= proven)[np.abs(c.radius - reach) > 1e-6].all()  # walls can only help
+    assert (estimate <= proven)[np.abs(c.radius - radius) > 1e-6].all()  # walls can only help
 
 
-@pytest.mark.parametrize("reach", [0.0, 0.02, 0.2, 2.0])
+@pytest.mark.parametrize("radius", [0.0, 0.02, 0.2, 2.0])
 @pytest.mark.parametrize("bend", [0.0, 1.0])
-def test_attacked_features_stay_within_reach_and_cube_and_raise_the_loss(reach: float, bend: float) -> None:
+def test_attacked_features_stay_within_radius_and_cube_and_raise_the_loss(radius: float, bend: float) -> None:
     head = random_head(np.random.default_rng(1), 4, (3, 2, 3), bend=bend)
     x, labels = torch.rand(60, 3, dtype=torch.float64), torch.arange(60) % 4
     x[:10] = x[:10].round()  # on the rim
-    moved = attacked_features(head, x, labels, reach, settings(attack_steps=10, temperature=0.5))
-    assert ((moved - x).norm(dim=1) <= reach * (1 + 1e-12) + 1e-15).all()
+    moved = attacked_features(head, x, labels, radius, settings(attack_steps=10, temperature=0.5))
+    assert ((moved - x).norm(dim=1) <= radius * (1 + 1e-12) + 1e-15).all()
     assert ((moved >= 0) & (moved <= 1)).all()
     before, after = (F.cross_entropy(head(y), labels, reduction="none") for y in (x, moved))
-    assert float(after.mean() - before.mean()) >= (1e-4 if reach else -1e-12)
+    assert float(after.mean() - before.mean()) >= (1e-4 if radius else -1e-12)
 
 
 def test_attacked_features_of_an_affine_head_with_two_classes_reach_the_worst_case() -> None:
@@ -184,7 +184,7 @@ def test_the_boundary_term_of_an_affine_head_is_known() -> None:
     torch.testing.assert_close(boundary_term(head, x, logits.argmax(dim=1)), expected.mean())
 
 
-def test_the_boundary_term_counts_right_rows_only() -> None:
+def test_the_boundary_term_counts_correct_rows_only() -> None:
     head = random_head(np.random.default_rng(2), 3, (2, 2, 2), bend=0.2)
     x, _ = problem(classes=3)
     right = head(x).argmax(dim=1)
@@ -271,11 +271,11 @@ def test_attacked_images_follow_from_the_generator() -> None:
     assert not torch.equal(a, c)
 
 
-def test_reach_is_the_radius_times_what_the_construction_aims_at() -> None:
-    assert reach_of(images_model(), 0.6) == pytest.approx(0.2)
-    assert reach_of(images_model(std=[0.5]), 0.6) == pytest.approx(0.4)
+def test_the_feature_radius_is_the_radius_times_what_the_construction_aims_at() -> None:
+    assert feature_radius(images_model(), 0.6) == pytest.approx(0.2)
+    assert feature_radius(images_model(std=[0.5]), 0.6) == pytest.approx(0.4)
     with pytest.raises(ValueError, match="expected an extractor in the lipschitz construction"):
-        reach_of(images_model(construction="paper", side=None), 0.6)
+        feature_radius(images_model(construction="paper", side=None), 0.6)
 
 
 @pytest.mark.parametrize("through", ["base", "smoothed"])
@@ -292,11 +292,11 @@ def test_gradients_reach_every_parameter(changes: dict[str, Any], kind: str, thr
             settings(through=through, **changes)
         return
     model = images_model(kind).train()
-    result = outcome(
+    result = batch_loss(
         settings(through=through, **changes), model, torch.rand(16, 1, 3, 3), torch.arange(16) % 4, 0.3,
         torch.Generator().manual_seed(0),
     )  # fmt: skip
-    assert result.right.shape == (16,)
+    assert result.correct.shape == (16,)
     result.loss.backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None, key
@@ -306,7 +306,7 @@ def test_gradients_reach_every_parameter(changes: dict[str, Any], kind: str, thr
 def test_a_radius_of_nothing_makes_every_objective_the_plain_one() -> None:
     model, images, labels = images_model().train(), torch.rand(16, 1, 3, 3), torch.arange(16) % 4
     losses = [
-        float(outcome(settings(**changes), model, images, labels, 0.0, torch.Generator().manual_seed(0)).loss.detach())
+        batch_loss(settings(**changes), model, images, labels, 0.0, torch.Generator().manual_seed(0)).loss.item()
         for changes in ({"objective": "plain"}, {}, {"objective": "gaussian", "noise": 0.0},
                         {"objective": "certified"}, {"objective": "certified", "attack_steps": 0})
     ]  # fmt: skip
@@ -315,7 +315,7 @@ def test_a_radius_of_nothing_makes_every_objective_the_plain_one() -> None:
 
 def test_the_temperature_rescales_the_logits_and_the_loss() -> None:
     model, images, labels = images_model(), torch.rand(16, 1, 3, 3), torch.arange(16) % 4
-    result = outcome(
+    result = batch_loss(
         settings(objective="plain", through="base", temperature=0.1), model, images, labels, 0.0, torch.Generator()
     )
     torch.testing.assert_close(result.loss, 0.1 * F.cross_entropy(model(images) / 0.1, labels))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.training.schedules import FIRST, LAST, SCHEDULES, constant, cosine, grown, onecycle
+from berncert.training.schedules import FIRST, LAST, SCHEDULES, constant, cosine, onecycle, radius_factor
 
 shares = st.floats(0, 1)
 warmups = st.floats(0, 0.99)
@@ -38,11 +38,11 @@ def test_cosine_falls_from_one_to_nothing_and_constant_stays(a: float, b: float,
 
 @given(shares, warmups)
 def test_no_schedule_leaves_the_range_from_0_to_1(done: float, warmup: float) -> None:
-    for schedule in (*SCHEDULES.values(), grown):
+    for schedule in (*SCHEDULES.values(), radius_factor):
         assert 0 <= schedule(done, warmup) <= 1
 
 
 @given(shares, warmups)
 def test_the_radius_grows_in_proportion_and_then_stays(done: float, warmup: float) -> None:
-    assert grown(done, warmup) == (1.0 if done >= warmup else pytest.approx(done / warmup))
-    assert grown(0.0, warmup) == (0.0 if warmup > 0 else 1.0)
+    assert radius_factor(done, warmup) == (1.0 if done >= warmup else pytest.approx(done / warmup))
+    assert radius_factor(0.0, warmup) == (0.0 if warmup > 0 else 1.0)

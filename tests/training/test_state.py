@@ -13,7 +13,7 @@ from torch import nn
 from berncert.extractor import miyato
 from berncert.training.loop import train
 from berncert.training.recipes import Recipe, load_recipe
-from berncert.training.state import LOG, RECIPE, STATE, Average, claim, keep_recipe, write_log
+from berncert.training.state import LOG, RECIPE, STATE, Average, claim_folder, write_log, write_recipe
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def settings() -> Recipe:
 
 
 def test_another_recipe_in_the_same_folder_is_refused_naming_what_differs(settings: Recipe, tmp_path: Path) -> None:
-    with claim(tmp_path, settings):
-        keep_recipe(tmp_path, settings)
+    with claim_folder(tmp_path, settings):
+        write_recipe(tmp_path, settings)
     other = settings.change(lr=0.5, width=6, mean=[0.5, 0.5])
     with pytest.raises(ValueError, match="expected a new folder or one of the same training") as error:
         train(other, tmp_path, progress=False)
@@ -36,11 +36,11 @@ def test_another_recipe_in_the_same_folder_is_refused_naming_what_differs(settin
     train(settings, tmp_path, progress=False)
 
 
-def test_a_folder_from_before_a_setting_was_invented_goes_on(settings: Recipe, tmp_path: Path) -> None:
+def test_a_folder_from_before_a_setting_was_invented_resumes(settings: Recipe, tmp_path: Path) -> None:
     train(settings, tmp_path, progress=False)
-    told = json.loads((tmp_path / RECIPE).read_text("utf-8"))
-    del told["training"]["start"]
-    (tmp_path / RECIPE).write_text(json.dumps(told))
+    entries = json.loads((tmp_path / RECIPE).read_text("utf-8"))
+    del entries["training"]["start"]
+    (tmp_path / RECIPE).write_text(json.dumps(entries))
     train(settings, tmp_path, progress=False)
 
 
@@ -53,7 +53,7 @@ def test_a_state_of_another_recipe_is_refused_even_without_its_recipe_file(setti
 
 def test_a_folder_in_use_is_refused_and_free_again_afterwards(settings: Recipe, tmp_path: Path) -> None:
     with (
-        claim(tmp_path, settings),
+        claim_folder(tmp_path, settings),
         pytest.raises(ValueError, match="expected a folder that no other training is writing to"),
     ):
         train(settings, tmp_path, progress=False)
@@ -66,12 +66,12 @@ def test_a_training_that_failed_frees_the_folder_at_once(settings: Recipe, tmp_p
 
     with pytest.raises(RuntimeError, match="cut off") as kept:  # its traceback too, as a notebook does
         train(settings, tmp_path, progress=False, on_epoch=fail)
-    with claim(tmp_path, settings):
+    with claim_folder(tmp_path, settings):
         assert kept.value.__traceback__ is not None
 
 
 @pytest.mark.parametrize("way", ["a file", "below a file"])
-def test_a_file_in_the_way_is_told(way: str, settings: Recipe, tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_an_error(way: str, settings: Recipe, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     folder = tmp_path / "file" if way == "a file" else tmp_path / "file" / "run"
     with pytest.raises(OSError, match=f"expected a folder that can be written to, got {folder}"):
@@ -79,7 +79,7 @@ def test_a_file_in_the_way_is_told(way: str, settings: Recipe, tmp_path: Path) -
     assert (tmp_path / "file").read_text("utf-8") == "mine"
 
 
-def test_a_read_only_folder_is_told(settings: Recipe, tmp_path: Path) -> None:
+def test_a_read_only_folder_is_an_error(settings: Recipe, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)  # so that others come this far
     folder = tmp_path / "locked"
@@ -95,7 +95,7 @@ def test_a_read_only_folder_is_told(settings: Recipe, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '"text"'])
-def test_a_recipe_file_that_is_none_is_told(content: str, settings: Recipe, tmp_path: Path) -> None:
+def test_a_recipe_file_that_is_not_one_is_an_error(content: str, settings: Recipe, tmp_path: Path) -> None:
     (tmp_path / RECIPE).write_text(content)
     with pytest.raises(ValueError, match=r"expected .*recipe\.json"):
         train(settings, tmp_path, progress=False)

@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
     """The run that the flags describe."""
+    from berncert.hardware import use_threads
     from berncert.models.checkpoint import open_checkpoint  # --help needs no torch
-    from berncert.models.hardware import use_threads
     from berncert.runs.execute import default_folder, execute
 
     use_threads(arguments.threads)

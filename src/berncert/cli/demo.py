@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """All the rest, in its order."""
+    from berncert.hardware import use_threads
     from berncert.models.checkpoint import open_checkpoint
-    from berncert.models.hardware import use_threads
     from berncert.reporting.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
     from berncert.runs.execute import execute
 

@@ -1,4 +1,4 @@
-"""`berncert inspect`: what a model is made of, and what is proven of it."""
+"""`berncert inspect`: the parts of a model, and what is proven about them."""
 
 from __future__ import annotations
 
@@ -18,65 +18,67 @@ if TYPE_CHECKING:
     from berncert.extractor import LipschitzTable
     from berncert.models.inspection import Inspection
 
-MOST_CLASSES = 20  # whose coefficients are told on a terminal
+MOST_CLASSES = 20  # with more, the range of each class is not printed
 EXAMPLES = """\
 examples:
   berncert inspect digits
   berncert inspect runs/cifar10 --norm inf
   berncert inspect mnist --json
 
-The bound is proven when you look, step by step, from the numbers in the file; docs/layers.md says how. Nothing that a
-file says of itself is trusted.
+The bound is proven on the spot, step by step, from the numbers in the file; docs/layers.md says how. Nothing that a
+file claims about itself is trusted.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model and the norm."""
+    """Add the flags for the model and the norm."""
     parser.usage = "berncert inspect MODEL [--norm P] [--json]"
-    parser.description = "What a model is made of, and where its Lipschitz bound comes from."
+    parser.description = "Show the parts of a model, and how its Lipschitz bound is proven."
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; a training")
-    parser.add_argument("--norm", default="2", metavar="P", help="the p of the pixels' norm, 1 to inf (2)")
+    parser.add_argument("model", metavar="MODEL", help="digits or mnist (shipped), a checkpoint, a training's folder")
+    parser.add_argument("--norm", default="2", metavar="P", help="the p of the norm of the pixels, 1 to inf (2)")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Inspect and print."""
+    """Inspect the model and print the result."""
     from berncert.floor.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
 
     norm = parsed(arguments.norm, float)
     if isinstance(norm, str) or not norm >= 1:
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or inf")
-    seen = inspect(arguments.model, norm=norm)
+    inspection = inspect(arguments.model, norm=norm)
     if arguments.json:
-        output.print_json(seen.as_json())
+        output.print_json(inspection.as_json())
     else:
-        _show(seen, arguments.model)
+        _show(inspection, arguments.model)
 
 
-def _show(seen: Inspection, name: str) -> None:
+def _show(inspection: Inspection, name: str) -> None:
     from berncert.models.checkpoint import FORMAT
 
     console = output.console()
     console.print(f"{name}: a {FORMAT}", style="bold")
-    for part in (_facts(_made_of(seen)), _steps(seen.table), _facts(_proven(seen)), _classes(seen)):
+    texts = _columns(_parts(inspection)), _steps(inspection.table), _columns(_proven(inspection)), _classes(inspection)
+    for part in texts:
         if part is not None:
             console.print(part)
             console.print()
 
 
-def _facts(rows: Mapping[str, str]) -> Text:
-    """Names and what there is to say, side by side."""
-    wide = max(map(len, rows))
-    lines = [Text.assemble((f"{name.strip():<{wide}}  ", "dim"), text) for name, text in rows.items()]
+def _columns(rows: Mapping[str, str]) -> Text:
+    """Names in the left column, texts in the right one."""
+    width = max(map(len, rows))
+    lines = [Text.assemble((f"{name.strip():<{width}}  ", "dim"), text) for name, text in rows.items()]
     return Text("\n").join(lines)
 
 
-def _made_of(seen: Inspection) -> dict[str, str]:
-    file, network = seen.checkpoint, seen.extractor
-    first = ("name", "input_shape", "dim")
-    options = {key: value for key, value in network.about.items() if key not in first and value is not None}
+def _parts(inspection: Inspection) -> dict[str, str]:
+    """The file, the training, the extractor and the heads, each in a line or two."""
+    file, network, head = inspection.checkpoint, inspection.extractor, inspection.head
+    shown_elsewhere = ("name", "input_shape", "dim")
+    options = {key: value for key, value in network.about.items() if key not in shown_elsewhere and value is not None}
     name = str(network.about.get("name", "a network"))
     rows = {
         "file": f"{file.path} ({file.size:,} bytes)",
@@ -85,23 +87,22 @@ def _made_of(seen: Inspection) -> dict[str, str]:
         "extractor": ", ".join([name, *(f"{key} {_plain(value)}" for key, value in options.items())]),
         "": f"{'x'.join(map(str, network.input_shape))} -> {network.dim} features, {network.numbers:,} numbers",
     }
-    head = seen.head
     if head is None:
-        kind = seen.head_facts.get("kind", "none")
-        return rows | {"head": f"{kind}, not smoothed: nothing can be certified before it is (--degree of certify)"}
+        kind = inspection.head_summary.get("kind", "none")
+        return rows | {"head": f"{kind}, not smoothed: it must be, to be certified (--degree of certify)"}
     even, degrees = len(set(head.degree)) == 1, output.degree_text(head.degree)
     shape = f"{head.classes} x {head.degree[0] + 1}^{head.dim}" if even else "x".join(map(str, head.coefficients.shape))
     least, greatest = floor_digits(head.coefficients.min(), 4), ceil_digits(head.coefficients.max(), 4)
     return rows | {
         "head": f"Bernstein polynomial of degree {degrees} on each axis, {head.dim} features -> {head.classes} classes",
         " ": f"{shape} = {head.coefficients.numel():,} coefficients from {least} to {greatest}",
-        "base head": _base(seen),
+        "base head": _base(inspection),
     }
 
 
 def _trained(about: Mapping[str, Any]) -> str:
-    """By which recipe, on what, how long, with which versions: as far as the file tells."""
-    recipe, data, versions = (_part(about, name) for name in ("recipe", "data", "versions"))
+    """The recipe, data, epochs and versions of the training, as far as the file names them."""
+    recipe, data, versions = (_mapping(about, name) for name in ("recipe", "data", "versions"))
     images = data.get("images")
     parts = [
         f"recipe {recipe['name']}" if "name" in recipe else "",
@@ -109,23 +110,21 @@ def _trained(about: Mapping[str, Any]) -> str:
         f"{about['epochs']} epochs" if "epochs" in about else "",
         *(f"{name} {version}" for name, version in versions.items()),
     ]
-    return ", ".join(part for part in parts if part) or "the file does not tell"
+    return ", ".join(part for part in parts if part) or "the file does not say"
 
 
-def _part(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Of what is told, nothing if it is told otherwise than training does: a file may say what it likes there."""
+def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The entry of that name, or an empty one if it is not a mapping: a file may contain anything there."""
     part = about.get(name)
     return part if isinstance(part, Mapping) else {}
 
 
-def _base(seen: Inspection) -> str:
-    if seen.checkpoint.base is None:
+def _base(inspection: Inspection) -> str:
+    if inspection.checkpoint.base is None:
         return "not in the file: it cannot be smoothed to another degree"
-    described = seen.checkpoint.base.description
-    same = "its values on the grid are the coefficients" + (
-        f", to {ceil_digits(seen.base_gap, 1)}" if seen.base_gap else ""
-    )
-    return f"{described['kind']}, scale {described['scale']:g}: {same}"
+    description = inspection.checkpoint.base.description
+    gap = f", to {ceil_digits(inspection.base_gap, 1)}" if inspection.base_gap else ""
+    return f"{description['kind']}, scale {description['scale']:g}: its values on the grid are the coefficients{gap}"
 
 
 def _steps(table: LipschitzTable) -> TextTable:
@@ -137,38 +136,40 @@ def _steps(table: LipschitzTable) -> TextTable:
     return TextTable(("step", "layer", "output", "factor", "running"), rows, title, left=2)
 
 
-def _proven(seen: Inspection) -> dict[str, str]:
-    p = norm_name(seen.norm)
-    how = f"proven here, in {seen.seconds:.2f} s"
+def _proven(inspection: Inspection) -> dict[str, str]:
+    """The bounds that were proven, each in a line."""
     routes = "; ".join(
         f"{norm_name(route.feature_norm)}: {ceil_digits(trimmed(route.bound), 6)}{' (used)' if route.used else ''}"
-        for route in seen.routes
+        for route in inspection.routes
     )
-    cost = f": it costs a radius {ceil_digits(seen.rounding_cost, 2)} at most" if seen.head is not None else ""
-    cube = "proven to stay in the cube [0, 1]" if seen.stays_in_cube else "not proven to stay in the cube [0, 1]"
-    off = ceil_digits(seen.rounding_bound, 2)
-    several = sum(route.used for route in seen.routes) > 1
+    cost = f": it costs a radius {ceil_digits(inspection.rounding_cost, 2)} at most" if inspection.head else ""
+    cube = "proven to stay in the cube [0, 1]" if inspection.stays_in_cube else "not proven to stay in the cube [0, 1]"
+    error = ceil_digits(inspection.rounding_bound, 2)
+    several = sum(route.used for route in inspection.routes) > 1
     return {
-        "bound": f"from {p} of the pixels to norms of the features: {routes}",
+        "bound": f"from {norm_name(inspection.norm)} of the pixels to norms of the features: {routes}",
         **({"": "of those that are used, each image takes the one that proves most"} if several else {}),
-        "how": how,
+        "how": f"proven here, in {inspection.seconds:.2f} s",
         "features": cube,
-        "rounding": f"features in float64 are off by at most {off} (l2) if pixels are in [0, 1]{cost}",
+        "rounding": f"features in float64 are off by at most {error} (l2) if pixels are in [0, 1]{cost}",
     }
 
 
-def _classes(seen: Inspection) -> TextTable | None:
-    head = seen.head
+def _classes(inspection: Inspection) -> TextTable | None:
+    """The range of each class's coefficients, unless the classes are too many or have the same range."""
+    head = inspection.head
     if head is None or head.classes > MOST_CLASSES:
         return None
-    facts = seen.head_facts
-    if len({*zip(facts["least"].tolist(), facts["greatest"].tolist(), strict=True)}) == 1:
-        return None  # told already
-    about = seen.checkpoint.about
-    names = _part(about, "data").get("classes") or about.get("classes")
-    told = names if isinstance(names, list) and len(names) == head.classes else range(head.classes)
-    ranges = zip(told, facts["least"].tolist(), facts["greatest"].tolist(), strict=True)
-    rows = [[str(name), floor_digits(least, 5), ceil_digits(greatest, 5)] for name, least, greatest in ranges]
+    ranges = [*zip(*(inspection.head_summary[end].tolist() for end in ("least", "greatest")), strict=True)]
+    if len(set(ranges)) == 1:
+        return None
+    about = inspection.checkpoint.about
+    given = _mapping(about, "data").get("classes") or about.get("classes")
+    names = given if isinstance(given, list) and len(given) == head.classes else range(head.classes)
+    rows = [
+        [str(name), floor_digits(least, 5), ceil_digits(greatest, 5)]
+        for name, (least, greatest) in zip(names, ranges, strict=True)
+    ]
     return TextTable(("class", "least", "greatest"), rows, "coefficients, between which the logits lie")
 
 

@@ -1,4 +1,4 @@
-"""Data sets: generated, embedded, official or a user's own; `load` gives float32 images in [0, 1] and int64 labels."""
+"""Data sets: generated, embedded, official, or your own images."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from berncert.data import official, user_files
-from berncert.data.dataset import ALL, SPLITS, Dataset, Request, take
+from berncert.data.dataset import SPLITS, Dataset, Request, take
+from berncert.data.division import ALL
 from berncert.data.registry import DIGITS, OFFICIAL
-from berncert.floor.arrays import Ints
+from berncert.floor.arguments import guess
+from berncert.floor.arrays import Floats, Ints
 from berncert.floor.reading import given_folder
 from berncert.polynomial.grid import positive_int
 
@@ -32,19 +33,26 @@ def load(
     download: bool = True,
     progress: bool | None = None,
 ) -> Dataset:
-    """The data set of that name (one of `DATASETS`), or a folder of images or an .npz file at that path.
+    """Load a data set by its name, or your own images by the path of a folder or an .npz file.
 
-    Of the split's images every skip-th is taken, of those the first `limit`; `indices` keeps their places. Certified
-    accuracies on CIFAR-10 are mostly told of skip=20.
+        test = berncert.data.load("digits")             # or "moons", "mnist", "fashion_mnist", "svhn", "cifar10", ...
+        test.images, test.labels, test.classes          # two tensors with one row for each image, and the class names
+        train = berncert.data.load("digits", split="train")
 
-    Official files are looked for in data_dir, in the folder that the environment variable BERNCERT_DATA names, and in
-    the user's cache: there in a subfolder of the data set's name (`mnist/`), or directly. Failing that they are
-    downloaded, into data_dir or the cache. Files of unknown content are refused.
+    Images are float32 numbers in [0, 1], of shape (N, channels, height, width): a whole-number (uint8) pixel k of a
+    file becomes k/255. `skip=20` takes only every 20th image, as is usual for certified accuracies on CIFAR-10, and
+    `limit` only the first so many of those; `indices` holds their positions in the whole split.
 
-    A folder has a subfolder of PNG or JPEG images for each class, or such folders in `train/` and `test/`; for .npz
-    files see `user_files.read_npz`. What comes without splits is divided: one in five images of each class is for
-    testing, the same on every machine, and `division` records which; the split "all" is all of them. More than
-    2 GiB unpacked is refused; the environment variable BERNCERT_MAX_GIB changes that.
+    "moons" and "digits" need no files. The files of the others are searched for in `data_dir`, in the folder that the
+    environment variable BERNCERT_DATA names, and in the user's cache: there in a subfolder with the name of the data
+    set (`mnist/`), or directly. If they are in none of these, they are downloaded into `data_dir` or the cache, unless
+    `download=False`. Files whose checksum is unknown are refused.
+
+    A folder of your own has one subfolder of PNG or JPEG images for each class, or has such subfolders in `train/` and
+    `test/`; an .npz file has arrays x and y, or x_train, y_train, x_test and y_test (`user_files.read_npz` lists more
+    names). Data without splits is divided: one in five images of each class is for testing, the same ones on every
+    machine, and `division` records which; split="all" gives all images. Data of more than 2 GiB when unpacked is
+    refused; the environment variable BERNCERT_MAX_GIB changes that limit.
     """
     if not isinstance(name, (str, PathLike)):
         raise TypeError(f"expected a data set's name or a path, got {name!r}")
@@ -59,24 +67,24 @@ def load(
     )
     if name in DATASETS:
         if split not in SPLITS:
-            hint = "; only data without splits is taken whole" if split == ALL else ""
+            hint = "; only data without splits can be loaded whole" if split == ALL else ""
             raise ValueError(f"expected split to be {' or '.join(map(repr, SPLITS))}, got {split!r}{hint}")
         return DATASETS[request.name](request)
     path = Path(name).expanduser()
-    if path.is_dir() or (path.suffix == ".npz" and path.is_file()):
-        return user_files.read(path, request)
+    if path.is_dir():
+        return user_files.read_folder(path, request)
+    if path.suffix == ".npz" and path.is_file():
+        return user_files.read_npz(path, request)
     raise ValueError(
         f"expected one of {', '.join(DATASETS)}, or the path of a folder of images or of an .npz file, "
-        f"got {request.name!r}, which is none of them"
+        f"got {request.name!r}, which is none of them{guess(name, DATASETS) if isinstance(name, str) else ''}"
     )
 
 
-def moons(
-    count: int, generator: np.random.Generator, *, noise: float = MOONS_NOISE
-) -> tuple[npt.NDArray[np.float64], Ints]:
-    """Points of [0,1]^2 on two interleaved half circles, with Gaussian noise, and the class of each.
+def moons(count: int, generator: np.random.Generator, *, noise: float = MOONS_NOISE) -> tuple[Floats, Ints]:
+    """Random points of [0,1]^2 on two interleaved half circles, with Gaussian noise, and the class of each point.
 
-    Those that the noise throws out of the square are drawn again, so that nothing piles up on its edges.
+    Points that the noise moves out of the square are drawn again, so that none pile up on its edges.
     """
     labels = np.arange(3 * count) % 2
     angle = generator.uniform(0, np.pi, len(labels))
@@ -92,19 +100,19 @@ def _read_moons(request: Request) -> Dataset:
     """1000 points for each split, always the same."""
     points, labels = moons(MOONS_POINTS, np.random.default_rng(MOONS_SEEDS[request.split]))
     rows = request.rows(len(points))
-    return request.answer(take(points, rows), take(labels, rows), rows, ("upper", "lower"))
+    return request.dataset(take(points, rows), take(labels, rows), rows, ("upper", "lower"))
 
 
 def _read_digits(request: Request) -> Dataset:
-    """scikit-learn's 1797 images of 8 x 8; of each class every fifth is for testing."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # slow to import, needed here only
+    """The 1797 images of 8 x 8 pixels that scikit-learn contains; every fifth of each class is for testing."""
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # slow to import, needed only for this
 
     images, labels = load_digits(return_X_y=True)
     rank = np.array([np.count_nonzero(labels[:row] == label) for row, label in enumerate(labels)])
     members = (rank % DIGITS_TEST_EVERY == DIGITS_TEST_EVERY - 1) == (request.split == "test")
     images, labels = images[members].reshape(-1, 1, 8, 8) / 16, labels[members]
     rows = request.rows(len(images))
-    return request.answer(take(images, rows), take(labels, rows), rows, DIGITS)
+    return request.dataset(take(images, rows), take(labels, rows), rows, DIGITS)
 
 
 DATASETS: dict[str, Callable[[Request], Dataset]] = {
@@ -112,4 +120,4 @@ DATASETS: dict[str, Callable[[Request], Dataset]] = {
     "digits": _read_digits,
     **dict.fromkeys(OFFICIAL, official.read),
 }
-"""Name -> how it is read."""
+"""The name of each data set -> the function that reads it."""

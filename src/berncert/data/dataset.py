@@ -1,4 +1,4 @@
-"""What is asked for and what comes back: a request, and the rows that answer it."""
+"""A checked request for images, and the data set that it returns."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from berncert.data.division import PARTS, Division
 from berncert.floor.arrays import Ints
 
 SPLITS = ("train", "test")
-ALL = "all"
-"""The split that is everything, of data that came without splits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and their labels, and all that a record needs to name them."""
+    """Images with their labels, and what a record needs to identify them."""
 
     name: str
     split: str
@@ -30,21 +29,21 @@ class Dataset:
     labels: Tensor
     """(N,) int64: positions in `classes`."""
     indices: Tensor
-    """(N,) int64: each row's place in the whole split, before `skip` and `limit`; with a `division`, in all of it."""
+    """(N,) int64: the position of each image in the whole split, or in the whole data set if there is a `division`."""
     classes: tuple[str, ...]
     part: str | None = None
-    """How this split differs from the whole official one, before `skip` and `limit`; None when it does not."""
+    """How this split differs from the whole official one, before `skip` and `limit`; None if it does not."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """What was read: file name -> checksum of its unpacked content; empty for what is generated or embedded."""
+    """File name -> checksum of its unpacked content; empty for generated or embedded data."""
     division: Mapping[str, Any] | None = None
-    """How data that came without splits was divided, as plain JSON; None when it came with them. See `division`."""
+    """How data without splits was divided, as plain JSON (see `division`); None if it came with splits."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 class Request(NamedTuple):
-    """The options of `load`, once they are known to make sense."""
+    """The options of `load`, after they were checked."""
 
     name: str
     split: str
@@ -55,14 +54,14 @@ class Request(NamedTuple):
     progress: bool | None = None
 
     def rows(self, count: int) -> range:
-        """Which of the split's `count` rows are wanted: every skip-th, the first `limit` of those."""
+        """The requested rows of a split of `count` images: every skip-th, and of those the first `limit`."""
         return range(0, count, self.skip)[: self.limit]
 
-    def satisfied_by(self, count: int) -> bool:
-        """Whether rows after the first `count` cannot be wanted any more."""
+    def is_complete(self, count: int) -> bool:
+        """Whether the first `count` images of the split contain all requested rows."""
         return self.limit is not None and len(self.rows(count)) == self.limit
 
-    def answer(
+    def dataset(
         self,
         images: npt.NDArray[Any],
         labels: Ints,
@@ -71,9 +70,9 @@ class Request(NamedTuple):
         *,
         part: str | None = None,
         files: Mapping[str, str] | None = None,
-        division: Mapping[str, Any] | None = None,
+        division: Division | None = None,
     ) -> Dataset:
-        """The images and labels of the wanted rows; bytes become float32 numbers k/255."""
+        """The data set with the images and labels of the requested rows; uint8 pixels k become k/255."""
         scale = np.float32(255 if images.dtype == np.uint8 else 1)
         return Dataset(
             name=self.name,
@@ -82,19 +81,19 @@ class Request(NamedTuple):
             labels=torch.from_numpy(labels.astype(np.int64)),
             indices=torch.tensor(list(rows), dtype=torch.int64),
             classes=classes,
-            part=part,
+            part=PARTS[self.split] if division else part,
             files=files or {},
-            division=division,
+            division=division and division.record,
         )
 
 
-def take(array: npt.NDArray[Any], rows: range) -> npt.NDArray[Any]:
-    """Those rows, without a copy."""
-    return array[rows.start : rows.stop : rows.step]
+def take(array: npt.NDArray[Any], rows: Sequence[int]) -> npt.NDArray[Any]:
+    """Those rows of an array; a range is not copied."""
+    return array[rows.start : rows.stop : rows.step] if isinstance(rows, range) else array[list(rows)]
 
 
 def check_labels(images: int, labels: Ints, classes: int) -> None:
-    """One label for each image, each the number of a class."""
+    """Raise a ValueError unless there is one label for each image, and each is the number of a class."""
     if len(labels) != images:
         raise ValueError(f"expected one label for each image, got {len(labels)} labels and {images} images")
     wrong = (labels < 0) | (labels >= classes)

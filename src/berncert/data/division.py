@@ -1,7 +1,7 @@
-"""Data that came without splits is divided into training and test images, the same way on every machine.
+"""The division of data that came without splits into training and test images, the same way on every machine.
 
-Nothing decides but the names of the images, their classes and a fixed seed: neither the order of a file system nor the
-version of a random number generator.
+It depends on the names of the images, their classes and a fixed seed only: not on the order of a file system, nor on
+the version of a random number generator.
 """
 
 from __future__ import annotations
@@ -13,44 +13,45 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from berncert.data.dataset import ALL
 from berncert.floor.arrays import Ints
 
 SEED = 0
 ONE_IN = 5
+ALL = "all"
+"""The split that contains every image of data that came without splits."""
 PARTS = {
     "train": f"all but one in {ONE_IN} images of each class, which are set aside for testing, as the data came without "
     "splits",
     "test": f"one in {ONE_IN} images of each class, set aside for testing, as the data came without splits",
     ALL: "all images, those for training among them, as the data came without splits",
 }
-"""Split -> what it is of divided data."""
+"""The splits of divided data -> what they contain."""
 
 
 class Division(NamedTuple):
     """The rows of one split of divided data, and the record of the division."""
 
     rows: Ints
-    """Places in the whole set, ascending."""
+    """Positions in the whole data set, ascending."""
     record: dict[str, Any]
-    """How it was divided, and which rows are for testing, as plain JSON."""
+    """How the data was divided, and which rows are for testing, as plain JSON."""
 
 
-def divided(names: Sequence[str], labels: Sequence[int] | Ints, split: str, what: object, content: str) -> Division:
-    """Those of the images of `what`, with these names and labels, that belong to the split.
+def divide(names: Sequence[str], labels: Sequence[int] | Ints, split: str, source: object, content: str) -> Division:
+    """Divide the images with these names and labels, and choose those that belong to the split.
 
-    `content` tells this data from other data with the same names, for the record.
+    `source` names the data in errors; `content` makes its record differ from that of other data with the same names.
     """
     if split not in PARTS:
         raise ValueError(
-            f"expected split to be {', '.join(map(repr, PARTS))}, as {what} came without splits, got {split!r}"
+            f"expected split to be {', '.join(map(repr, PARTS))}, as {source} came without splits, got {split!r}"
         )
     numbers = np.asarray(labels)
     testing = np.zeros(len(names), dtype=bool)
     testing[rows_for_testing(names, numbers)] = True
     if split == "test" and not testing.any():
         raise ValueError(
-            f"expected two images or more of some class in {what}, of which one can be set aside for testing, got at "
+            f"expected two images or more of some class in {source}, of which one can be set aside for testing, got at "
             f"most one of each; add images, or take all with split={ALL!r}"
         )
     chosen = {"train": ~testing, "test": testing, ALL: np.ones_like(testing)}[split]
@@ -61,28 +62,28 @@ def divided(names: Sequence[str], labels: Sequence[int] | Ints, split: str, what
         "images": len(names),
         "test_images": int(testing.sum()),
         "test_rows": ranges(np.flatnonzero(testing).tolist()),
-        "sha256": hashlib.sha256(encoded(f"{content}\n{lines}")).hexdigest(),
+        "sha256": hashlib.sha256(encode(f"{content}\n{lines}")).hexdigest(),
     }
     return Division(np.flatnonzero(chosen), record)
 
 
 def rows_for_testing(names: Sequence[str], labels: Ints) -> list[int]:
-    """The rows for testing: of each class one in ONE_IN, to the nearest, and never all; at least one of two or more."""
+    """The rows for testing: of each class one in ONE_IN, rounded, but at least one of two or more, and never all."""
     found: list[int] = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label).tolist()
-        drawn = sorted(members, key=lambda row: (hashlib.sha256(encoded(f"{SEED}\n{names[row]}")).digest(), row))
+        drawn = sorted(members, key=lambda row: (hashlib.sha256(encode(f"{SEED}\n{names[row]}")).digest(), row))
         found += drawn[: min(max(1, (len(members) + ONE_IN // 2) // ONE_IN), len(members) - 1)]
     return sorted(found)
 
 
-def encoded(text: str) -> bytes:
-    """For a checksum; names of files may have bytes that are no text."""
+def encode(text: str) -> bytes:
+    """The bytes of a text for a checksum; names of files may contain bytes that are not text."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def ranges(rows: Iterable[int]) -> str:
-    """Ascending numbers as text, neighbours joined: 0-2,5,7-8."""
+    """Ascending numbers as text, with neighbours joined: 0-2,5,7-8."""
     runs = (list(run) for _, run in groupby(enumerate(rows), key=lambda pair: pair[1] - pair[0]))
     ends = ((run[0][1], run[-1][1]) for run in runs)
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)

@@ -1,7 +1,6 @@
-"""Downloads that go on where they stopped, and are checked before they are used.
+"""Downloads that resume where they stopped, and are checked before they are used.
 
-pooch checks and retries too, but starts from nothing each time, which is no way to get 170 MB from a slow university
-server, and brings requests with it. The standard library and these few lines resume.
+pooch checks and retries too, but starts from nothing each time, which is too slow for 170 MB from a university server.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ MEGABYTE = 1_000_000
 
 
 def checksum(data: bytes | Path, algorithm: str) -> str:
-    """Of some bytes or of a file, with its algorithm in front, as "md5:..."."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)  # md5 is what is published; nothing read can run code
+    """The checksum of some bytes or of a file, with the name of the algorithm in front: "md5:..."."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)  # md5 is what is published
     if isinstance(data, bytes):
         digest.update(data)
     else:
@@ -40,9 +39,10 @@ def checksum(data: bytes | Path, algorithm: str) -> str:
 
 
 def download(urls: Sequence[str], target: Path, expected: str, *, progress: bool | None = None) -> None:
-    """target, with the expected checksum, from the first address that has it; ConnectionError when none has.
+    """Download a file with the expected checksum to `target`, from the first address that has it.
 
-    What has arrived is kept in target.part, also between runs; target appears whole or not at all.
+    A partial download is kept in target.part, also between runs; `target` appears whole or not at all. A
+    ConnectionError says why each address failed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.with_name(f".{target.name}.lock")):  # two runs must not write into one .part
@@ -54,7 +54,7 @@ def download(urls: Sequence[str], target: Path, expected: str, *, progress: bool
             try:
                 _fetch(url, part, expected, progress)
             except (OSError, HTTPException, ValueError) as error:
-                failures.append(f"{url}: {_told(error)}")
+                failures.append(f"{url}: {_reason(error)}")
             else:
                 os.replace(part, target)
                 return
@@ -70,33 +70,33 @@ def _fetch(url: str, part: Path, expected: str, progress: bool | None) -> None:
     part.unlink()
     if not resumed:
         raise ValueError(f"expected {expected}, got {got}")
-    _fetch(url, part, expected, progress)  # the beginning may have been another file's: once more, from nothing
+    _fetch(url, part, expected, progress)  # the beginning may have been another file's: start again, from nothing
 
 
 def _transfer(url: str, part: Path, progress: bool | None) -> None:
-    """Ask for what is missing until nothing is; an attempt that brings nothing is the last."""
+    """Request the missing bytes until none are missing; an attempt that brings nothing is the last one."""
     for attempt in range(ATTEMPTS):
         before, failure = _size(part), "the connection ended early"
         try:
             if _append(url, part, progress):
                 return
         except (OSError, HTTPException) as error:
-            failure = _told(error)
+            failure = _reason(error)
         if _size(part) <= before:
             raise ConnectionError(failure)
         time.sleep(PAUSE_SECONDS * min(attempt, 5))
-    raise ConnectionError(f"interrupted {ATTEMPTS} times; what has arrived is kept, load again to go on")
+    raise ConnectionError(f"interrupted {ATTEMPTS} times; what has arrived is kept, load again to resume")
 
 
 def _append(url: str, part: Path, progress: bool | None) -> bool:
-    """Write what the server sends to where it belongs; False when it sent less than it said."""
+    """Write what the server sends to its place in the file; False if that is less than the server announced."""
     have = _size(part)
     request = Request(url, headers={"User-Agent": "berncert"} | ({"Range": f"bytes={have}-"} if have else {}))
     try:
         response: HTTPResponse = urlopen(request, timeout=TIMEOUT_SECONDS)
     except HTTPError as error:
         with error:
-            if error.code == 416 and have:  # nothing is missing; the checksum will tell
+            if error.code == 416 and have:  # nothing is missing; the checksum decides
                 return True
             raise ConnectionError(f"the server answered {error.code} {error.reason}") from None
     with response:
@@ -118,7 +118,7 @@ def _append(url: str, part: Path, progress: bool | None) -> bool:
 
 
 def _start(response: HTTPResponse) -> int:
-    """Where in the file the answer begins: a server may ignore the range asked for, or begin earlier."""
+    """The first byte that the response contains: a server may ignore the requested range, or begin earlier."""
     if response.status != 206:
         return 0
     given = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
@@ -127,7 +127,7 @@ def _start(response: HTTPResponse) -> int:
     return int(given[1])
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", error)) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""The official file formats: bytes in, images (N, C, H, W) and labels out. Nothing that is read here can run code."""
+"""Readers of the official file formats, from bytes to images (N, C, H, W) and labels. No file can run code."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ CIFAR_SHAPE = (3, 32, 32)
 BLOCK_BYTES = 2**20
 
 
-def unpacked(path: Path) -> bytes:
-    """What is in a file, or, if its name says that it is packed, what was packed into it."""
+def read_unpacked(path: Path) -> bytes:
+    """The content of a file, unpacked if its name ends in .gz or .xz."""
     blocks, size = [], 0
     try:
         with PACKINGS.get(path.suffix, open)(path, "rb") as file:
-            while block := file.read(BLOCK_BYTES):  # nobody knows before how much there is
+            while block := file.read(BLOCK_BYTES):  # the unpacked size is not known before
                 size += len(block)
                 check_unpacked(path, size)
                 blocks.append(block)
@@ -45,8 +45,8 @@ def unpacked(path: Path) -> bytes:
     return b"".join(blocks)
 
 
-def archived(path: Path, members: Collection[str]) -> dict[str, bytes]:
-    """What those members of a .tar.gz hold; nothing is written, whatever paths it names."""
+def read_members(path: Path, members: Collection[str]) -> dict[str, bytes]:
+    """The contents of those members of a .tar.gz file; nothing is written to the disk."""
     contents: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r|gz") as archive:
@@ -63,49 +63,49 @@ def archived(path: Path, members: Collection[str]) -> dict[str, bytes]:
 
 
 def read_idx(images: bytes, labels: bytes) -> Batch:
-    """MNIST's pair of files; pixels are (N, 1, H, W)."""
+    """MNIST's pair of idx files; pixels are (N, 1, H, W)."""
     return _idx(images, 3)[:, None], _idx(labels, 1).astype(np.int64)
 
 
 def read_mat(content: bytes) -> Batch:
-    """SVHN's: X (H, W, 3, N) and y (N, 1), in which the digit 0 is labelled 10."""
+    """SVHN's MATLAB file, with X (H, W, 3, N) and y (N, 1), in which the digit 0 has the label 10."""
     try:
         found = scipy.io.loadmat(io.BytesIO(content), variable_names=["X", "y"])  # type: ignore[arg-type]
-    except Exception as error:  # scipy lets through whatever its parsing stumbles over
+    except Exception as error:  # scipy's parser can raise anything
         raise ValueError(f"expected a MATLAB 5 file, got one that cannot be read: {error}") from error
     images, labels = found.get("X"), found.get("y")
     if images is None or images.ndim != 4 or images.shape[2] != 3 or images.dtype != np.uint8:
-        raise ValueError(f"expected X to be bytes of shape (H, W, 3, N), got {_described(images)}")
+        raise ValueError(f"expected X to be bytes of shape (H, W, 3, N), got {_describe(images)}")
     if labels is None or labels.size != max(labels.shape) or not np.isin(labels, np.arange(1, 11)).all():
-        raise ValueError(f"expected y to be a column of labels from 1 to 10, got {_described(labels)}")
+        raise ValueError(f"expected y to be a column of labels from 1 to 10, got {_describe(labels)}")
     return images.transpose(3, 2, 0, 1), labels.ravel().astype(np.int64) % 10
 
 
-def read_cifar10_binary(content: bytes) -> Batch:
-    """Records of one label and 3072 pixels."""
-    return _records(content, label_bytes=1)
+def read_cifar_binary(content: bytes, label_bytes: int = 1) -> Batch:
+    """CIFAR's binary batch: records of one or two labels, of which the last is used, and 3072 pixels."""
+    size = label_bytes + math.prod(CIFAR_SHAPE)
+    if not content or len(content) % size:
+        raise ValueError(f"expected records of {size} bytes each, got {len(content)} bytes, which is not a multiple")
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return records[:, label_bytes:].reshape(-1, *CIFAR_SHAPE), records[:, label_bytes - 1].astype(np.int64)
 
 
-def read_cifar100_binary(content: bytes) -> Batch:
-    """Records of two labels, of which the second, the fine one, is taken, and 3072 pixels."""
-    return _records(content, label_bytes=2)
+def read_cifar_pickle(content: bytes, key: str = "labels") -> Batch:
+    """CIFAR's pickled batch: a dictionary with `data` (N, 3072) and, under the key, a list of labels."""
+    batch = unpickle(content)
+    images, labels = batch.get("data"), batch.get(key)
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (math.prod(CIFAR_SHAPE),):
+        raise ValueError(f"expected data to be bytes of shape (N, 3072), got {_describe(images)}")
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+        raise ValueError(f"expected {key} to be a list of integers, got {_describe(labels)}")
+    return images.reshape(-1, *CIFAR_SHAPE), np.array(labels, dtype=np.int64)
 
 
-def read_cifar10_pickle(content: bytes) -> Batch:
-    """A dictionary with `data` (N, 3072) and a list of `labels`."""
-    return _pickled_batch(content, "labels")
-
-
-def read_cifar100_pickle(content: bytes) -> Batch:
-    """A dictionary with `data` (N, 3072) and a list of `fine_labels`."""
-    return _pickled_batch(content, "fine_labels")
-
-
-def unpickled(content: bytes) -> dict[str, Any]:
-    """A pickled dictionary of arrays of numbers and plain containers; anything else in it is refused."""
+def unpickle(content: bytes) -> dict[str, Any]:
+    """A pickled dictionary of numeric arrays and plain containers; a pickle of anything else is refused."""
     try:
         if extension := next((op.name for op, _, _ in pickletools.genops(content) if op.name.startswith("EXT")), None):
-            _refuse(f"an entry of copyreg's registry ({extension})")  # these need not pass by find_class
+            _refuse(f"an entry of copyreg's registry ({extension})")  # these can bypass find_class
         found = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except _RefusedError:
         raise
@@ -117,7 +117,7 @@ def unpickled(content: bytes) -> dict[str, Any]:
 
 
 class _RefusedError(ValueError):
-    """A pickle that asks for more than data."""
+    """The error for a pickle that contains more than data."""
 
 
 def _refuse(what: str) -> NoReturn:
@@ -128,7 +128,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 class _PickledDtype:
-    """Stands in for numpy.dtype: a plain number's, never an object's."""
+    """A replacement of numpy.dtype that accepts plain numbers only, never objects."""
 
     __slots__ = ("code", "order")
 
@@ -145,7 +145,7 @@ class _PickledDtype:
 
 
 class _PickledArray:
-    """Stands in for an array: numpy's own would believe what a forged state says of its memory."""
+    """A replacement of numpy.ndarray, which would trust what a forged state says about its memory."""
 
     __slots__ = ("numbers",)
 
@@ -160,8 +160,8 @@ class _PickledArray:
         self.numbers = numbers.reshape(shape, order="F" if fortran else "C")
 
 
-class _StandIn:
-    """What a pickle gets for a name: it can be called, but neither changed nor subclassed."""
+class _Replacement:
+    """What a pickle gets for a name: something that can be called, but neither changed nor subclassed."""
 
     __slots__ = ("_call",)
 
@@ -176,20 +176,20 @@ class _StandIn:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the names in an array's pickle, as numpy 1 and 2 spell them, and gives stand-ins for them."""
+    """An unpickler that knows only the names in an array's pickle, as numpy 1 and 2 spell them, and replaces them."""
 
     def find_class(self, module: str, name: str, /) -> object:
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return _StandIn(_PickledArray)
+            return _Replacement(_PickledArray)
         if (module, name) == ("numpy", "dtype"):
-            return _StandIn(_PickledDtype)
+            return _Replacement(_PickledDtype)
         if (module, name) == ("numpy", "ndarray"):
-            return _StandIn(lambda *_: _refuse("a call of numpy.ndarray"))
+            return _Replacement(lambda *_: _refuse("a call of numpy.ndarray"))
         return _refuse(f"{module}.{name}")
 
 
 def _text(key: object) -> str:
-    """Python 2 wrote strings as bytes, Python 3 as text."""
+    """A string of a pickle, which Python 2 wrote as bytes."""
     return key.decode("latin1") if isinstance(key, bytes) else str(key)
 
 
@@ -206,25 +206,7 @@ def _idx(content: bytes, dimensions: int) -> Pixels:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _records(content: bytes, label_bytes: int) -> Batch:
-    size = label_bytes + math.prod(CIFAR_SHAPE)
-    if not content or len(content) % size:
-        raise ValueError(f"expected records of {size} bytes each, got {len(content)} bytes, which is not a multiple")
-    records = np.frombuffer(content, np.uint8).reshape(-1, size)
-    return records[:, label_bytes:].reshape(-1, *CIFAR_SHAPE), records[:, label_bytes - 1].astype(np.int64)
-
-
-def _pickled_batch(content: bytes, key: str) -> Batch:
-    batch = unpickled(content)
-    images, labels = batch.get("data"), batch.get(key)
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (math.prod(CIFAR_SHAPE),):
-        raise ValueError(f"expected data to be bytes of shape (N, 3072), got {_described(images)}")
-    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise ValueError(f"expected {key} to be a list of integers, got {_described(labels)}")
-    return images.reshape(-1, *CIFAR_SHAPE), np.array(labels, dtype=np.int64)
-
-
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     return "nothing" if value is None else f"a {type(value).__name__}"

@@ -1,9 +1,9 @@
-"""What is known of the official data sets: their files by name and checksum, their classes, where they are published.
+"""The official data sets: their files by name and checksum, their classes, and where they are published.
 
 The checksums are the publishers' own (CIFAR's archives), those with which torchvision (.gz, .mat, pickled batches) and
-MXNet (binary batches) check the same files, and, for unpacked idx files, those of what the checked .gz files hold. SVHN
-also circulates rebuilt from its full-number images, and CIFAR-100 as cut-off copies: these are known by their own
-checksums, and a data set read from them says so.
+MXNet (binary batches) check the same files, and, for idx files, those of the content of the checked .gz files. SVHN is
+also in use rebuilt from its full-number images, and CIFAR-100 as its first images only: these have checksums of their
+own, and a data set read from them says so.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ CIFAR100_CLASSES = """
 
 
 class File(NamedTuple):
-    """A file, unpacked."""
+    """The name of an unpacked file and the contents that it may have."""
 
     name: str
     known: Mapping[str, str | None]
-    """Checksum -> how that content differs from the whole official one, if it does."""
+    """Checksum -> how that content differs from the whole official file, if it does."""
 
 
 class Published(NamedTuple):
-    """A file as its home offers it: plain, packed, or an archive of many."""
+    """A file as it is published: plain, packed, or an archive of several."""
 
     name: str
     checksum: str
 
 
 class Edition(NamedTuple):
-    """One form in which a split exists."""
+    """One of the forms in which a split is published."""
 
     read: Callable[..., formats.Batch]
     batches: tuple[tuple[File, ...], ...]
-    """In the order of the images; `read` takes the contents of one batch."""
+    """The files in the order of their images; `read` takes the contents of one batch."""
     published: tuple[Published, ...] = ()
     folder: str = ""
-    """Where an archive keeps the files, and where they are once it is unpacked."""
+    """The folder that contains the files within an archive, and once it is unpacked."""
 
     @property
     def files(self) -> tuple[File, ...]:
-        """Of all batches."""
+        """The files of all batches."""
         return tuple(file for batch in self.batches for file in batch)
 
 
 class Official(NamedTuple):
-    """A data set: any edition of a split will do; the first is the one that is downloaded."""
+    """An official data set. Any edition of a split can be read; the first one is downloaded."""
 
     classes: tuple[str, ...]
     homes: tuple[str, ...]
-    """All publish the same files."""
+    """Addresses that all publish the same files."""
     folders: tuple[str, ...]
-    """Where in a data folder it may be, besides directly there; downloads go to the first."""
+    """Subfolders of a data folder in which the files may be; downloads go to the first."""
     editions: Mapping[str, tuple[Edition, ...]]
 
 
@@ -74,7 +74,7 @@ def _official(name: str, *checksums: str) -> File:
 
 
 def _idx(prefix: str, images: tuple[str, str], labels: tuple[str, str]) -> tuple[Edition, ...]:
-    """Of each file the md5 of its content, then that of the .gz in which it is published."""
+    """MNIST's files; each has the md5 of its content, then that of the .gz file in which it is published."""
     files = {f"{prefix}-images-idx3-ubyte": images, f"{prefix}-labels-idx1-ubyte": labels}
     batch = tuple(_official(name, f"md5:{md5}") for name, (md5, _) in files.items())
     packed = tuple(Published(f"{name}.gz", f"md5:{md5}") for name, (_, md5) in files.items())
@@ -84,50 +84,39 @@ def _idx(prefix: str, images: tuple[str, str], labels: tuple[str, str]) -> tuple
 def _archived(
     read: Callable[..., formats.Batch], archive: str, md5: str, folder: str, files: Mapping[str, str]
 ) -> Edition:
-    """Files that are published in one archive, each a batch, with their checksums."""
+    """An edition whose files are published in one archive; each file is a batch and has a checksum."""
     batches = tuple((_official(name, known),) for name, known in files.items())
     return Edition(read, batches, (Published(archive, f"md5:{md5}"),), folder)
 
 
+_read_cifar100_pickle = partial(formats.read_cifar_pickle, key="fine_labels")
 _cifar10_binary = partial(
-    _archived,
-    formats.read_cifar10_binary,
-    "cifar-10-binary.tar.gz",
-    "c32a1d4ab5d03f1284b67883e8d87530",
-    "cifar-10-batches-bin",
-)
+    _archived, formats.read_cifar_binary, "cifar-10-binary.tar.gz",
+    "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin",
+)  # fmt: skip
 _cifar10_pickle = partial(
-    _archived,
-    formats.read_cifar10_pickle,
-    "cifar-10-python.tar.gz",
-    "c58f30108f718f92721af3b95e74349a",
-    "cifar-10-batches-py",
-)
+    _archived, formats.read_cifar_pickle, "cifar-10-python.tar.gz",
+    "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py",
+)  # fmt: skip
 _cifar100_binary = partial(
-    _archived,
-    formats.read_cifar100_binary,
-    "cifar-100-binary.tar.gz",
-    "03b5dce01913d631647c71ecec9e9cb8",
-    "cifar-100-binary",
-)
+    _archived, partial(formats.read_cifar_binary, label_bytes=2), "cifar-100-binary.tar.gz",
+    "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary",
+)  # fmt: skip
 _cifar100_pickle = partial(
-    _archived,
-    formats.read_cifar100_pickle,
-    "cifar-100-python.tar.gz",
-    "eb9058c3a382ffc7106e4002c42a8d85",
-    "cifar-100-python",
-)
+    _archived, _read_cifar100_pickle, "cifar-100-python.tar.gz",
+    "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python",
+)  # fmt: skip
 
 
 def _mat(name: str, known: Mapping[str, str | None]) -> Edition:
-    """SVHN's: a plain file, published under the checksum that stands for the whole."""
+    """SVHN's plain file; the checksum of the whole official file is that of the published one."""
     whole = tuple(Published(name, one) for one, part in known.items() if part is None)
     return Edition(formats.read_mat, ((File(name, known),),), whole)
 
 
-def _cut_off(name: str, md5: str, part: str) -> Edition:
+def _beginning(name: str, md5: str, part: str) -> Edition:
     """The beginning of one of CIFAR-100's pickles."""
-    return Edition(formats.read_cifar100_pickle, ((File(name, {f"md5:{md5}": part}),),))
+    return Edition(_read_cifar100_pickle, ((File(name, {f"md5:{md5}": part}),),))
 
 
 DIGITS = tuple("0123456789")
@@ -238,12 +227,12 @@ OFFICIAL: dict[str, Official] = {
             "train": (
                 _cifar100_binary({"train.bin": "sha1:e207cd2e05b73b1393c74c7f5e7bea451d63e08e"}),
                 _cifar100_pickle({"train": "md5:16019d7e3df5f24257cddd939b257f8d"}),
-                _cut_off("train_first1117", "3ee30142750d993fae99da1c66a0f750", "the first 1117 of 50000"),
+                _beginning("train_first1117", "3ee30142750d993fae99da1c66a0f750", "the first 1117 of 50000"),
             ),
             "test": (
                 _cifar100_binary({"test.bin": "sha1:8fb6623e830365ff53cf14adec797474f5478006"}),
                 _cifar100_pickle({"test": "md5:f0ef6b0ae62326f3e7ffdfab6717acfc"}),
-                _cut_off("test_first916", "d79bd77ffe842bbb8fba3fac2ba559f9", "the first 916 of 10000"),
+                _beginning("test_first916", "d79bd77ffe842bbb8fba3fac2ba559f9", "the first 916 of 10000"),
             ),
         },
     ),

@@ -1,4 +1,4 @@
-"""A user's own images: a folder with one subfolder for each class, or an .npz file of arrays."""
+"""Images of the user: a folder with one subfolder for each class, or an .npz file of arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from berncert.data.dataset import SPLITS, Dataset, Request, check_labels, take
-from berncert.data.division import PARTS, Division, divided, encoded
+from berncert.data.division import Division, divide, encode
 from berncert.data.download import checksum
 from berncert.floor.arrays import Ints
 from berncert.floor.progress import Bar
@@ -26,65 +26,52 @@ from berncert.floor.reading import check_unpacked
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
-"""Pillow's mode -> the one it is read in; what is transparent, or has 16 bits, would lose something."""
+"""Pillow's mode -> the one it is read in; transparent images, or those with 16 bits, would lose something."""
 CHANNELS = (1, 3)
 MOST_CLASSES = 2**16
-"""Labels above it are more likely something else: a person's number, a price."""
+"""Larger labels are more likely something else: the number of a person, a price."""
 BROKEN_ARCHIVE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, struct.error)
 BROKEN_IMAGE = (OSError, ValueError, SyntaxError, EOFError, OverflowError, struct.error, zlib.error)
 TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
-def read(path: Path, request: Request) -> Dataset:
-    """The wanted rows of a folder or an .npz file."""
-    return read_folder(path, request) if path.is_dir() else read_npz(path, request)
-
-
 def read_folder(folder: Path, request: Request) -> Dataset:
-    """folder/class/image.png, or folder/split/class/image.png; classes and images in the order of their names.
+    """The requested images of folder/class/image.png, or folder/split/class/image.png, in the order of their names.
 
-    Without folders for splits it is divided, see `division`.
+    A folder without subfolders for splits is divided, see `division`.
     """
     folders = _folders(folder)
     splits = folders if any(below.name in SPLITS for below in folders) else []
     if splits and folder / request.split not in splits:
-        there = ", ".join(below.name for below in splits)
-        hint = "put the class folders themselves there to have some images of each set aside for testing"
         raise ValueError(
-            f"expected a folder {request.split!r} in {folder}, got {there} only; choose another split, or {hint}"
+            f"expected a folder {request.split!r} in {folder}, got {', '.join(below.name for below in splits)} only; "
+            "choose another split, or put the class folders there to have some images of each set aside for testing"
         )
-    # the classes of all splits: one that a split lacks must not shift the numbers of the others
-    classes = sorted({below.name for split in splits or [folder] for below in _folders(split)}, key=_in_order)
+    # the classes of all splits: a class that one split lacks must not shift the numbers of the others
+    classes = sorted({below.name for split in splits or [folder] for below in _folders(split)}, key=_sort_key)
     root = folder / request.split if splits else folder
     found = [(path, label) for label, name in enumerate(classes) for path in _images(root / name)]
     if not found:
         raise ValueError(
             f"expected a subfolder for each class in {root}, with {', '.join(SUFFIXES)} images in them, got none; "
-            "arrays can come in an .npz file"
+            "for arrays use an .npz file"
         )
-    division = None if splits else _divided_folder(folder, found, request.split)
-    rows = _wanted(request, len(found), division)
+    division = None if splits else _divide_folder(folder, found, request.split)
+    rows = _requested_rows(request, len(found), division)
     paths, labels = zip(*(found[row] for row in rows), strict=True)
-    images, digest = _decoded(root, paths, request.progress)
-    return request.answer(
-        images,
-        np.array(labels),
-        rows,
-        tuple(classes),
-        part=PARTS[request.split] if division else None,
-        files={f"{folder.name}/{len(rows)} images": digest},
-        division=division and division.record,
-    )
+    images, digest = _decode(root, paths, request.progress)
+    files = {f"{folder.name}/{len(rows)} images": digest}
+    return request.dataset(images, np.array(labels), rows, tuple(classes), files=files, division=division)
 
 
-def _divided_folder(folder: Path, found: Sequence[tuple[Path, int]], split: str) -> Division:
-    names = [_in_order(path.relative_to(folder).as_posix())[0] for path, _ in found]
+def _divide_folder(folder: Path, found: Sequence[tuple[Path, int]], split: str) -> Division:
+    names = [_sort_key(path.relative_to(folder).as_posix())[0] for path, _ in found]
     sizes = ",".join(str(path.stat().st_size) for path, _ in found)
-    return divided(names, [label for _, label in found], split, folder, sizes)
+    return divide(names, [label for _, label in found], split, folder, sizes)
 
 
-def _wanted(request: Request, count: int, division: Division | None) -> Sequence[int]:
-    """The rows that are asked for, of all that there are."""
+def _requested_rows(request: Request, count: int, division: Division | None) -> Sequence[int]:
+    """The positions of the requested images among the `count` images of the split, or of all if they are divided."""
     if division is None:
         return request.rows(count)
     chosen: list[int] = take(division.rows, request.rows(len(division.rows))).tolist()
@@ -92,18 +79,21 @@ def _wanted(request: Request, count: int, division: Division | None) -> Sequence
 
 
 def read_npz(path: Path, request: Request) -> Dataset:
-    """Arrays x and y, or images and labels; where splits have their own, x_test and y_test, or test_images and so on.
+    """The requested images of the arrays x and y, or images and labels, or, if splits have arrays of their own, x_test
+    and y_test, or test_images and test_labels, and so on.
 
-    Images are bytes, or floats in [0, 1], in any of the shapes (N, d), (N, H, W), (N, C, H, W), (N, H, W, C) with C = 1
-    or 3. Classes are named by an array `classes`, else numbered up to the greatest label of any split. What has only x
-    and y is divided, see `division`.
+    Images are uint8, or floats in [0, 1], in any of the shapes (N, d), (N, H, W), (N, C, H, W), (N, H, W, C) with C = 1
+    or 3. An array `classes` names the classes; otherwise they are numbered up to the largest label of any split. A file
+    with x and y only is divided, see `division`.
     """
     pairs, arrays = _pairs(request.split), _arrays(path, request.split)
     chosen = next((pair for pair in pairs if arrays.keys() >= set(pair)), None)
     if chosen is None:
         expected = ", or ".join(" and ".join(pair) for pair in pairs)
-        hint = "arrays x and y alone have some images of each class set aside for testing"
-        raise ValueError(f"expected the arrays {expected} in {path}, got none of these pairs; {hint}")
+        raise ValueError(
+            f"expected the arrays {expected} in {path}, got none of these pairs; x and y alone have some images of "
+            "each class set aside for testing"
+        )
     pixels, numbers = (arrays[name] for name in chosen)
     files = {path.name: checksum(path, "sha256")}
     try:
@@ -112,34 +102,27 @@ def read_npz(path: Path, request: Request) -> Dataset:
         check_labels(len(pixels) if pixels.ndim else 0, labels, len(classes))
         division = None
         if chosen in pairs[2:]:
-            division = divided([str(row) for row in range(len(labels))], labels, request.split, path, files[path.name])
-        rows = _wanted(request, len(labels), division)
-        images = _checked(_channels_first(pixels[rows] if division else take(pixels, request.rows(len(labels)))))
+            division = divide([str(row) for row in range(len(labels))], labels, request.split, path, files[path.name])
+        rows = _requested_rows(request, len(labels), division)
+        images = _channels_first(take(pixels, rows))
+        _check_values(images)
     except ValueError as error:
         raise ValueError(f"{path}, {' and '.join(chosen)}: {error}") from error
-    return request.answer(
-        images,
-        labels[np.asarray(rows)],
-        rows,
-        classes,
-        part=PARTS[request.split] if division else None,
-        files=files,
-        division=division and division.record,
-    )
+    return request.dataset(images, take(labels, rows), rows, classes, files=files, division=division)
 
 
 def _pairs(split: str) -> list[tuple[str, str]]:
-    """What images and labels may be called; the last two are for all splits."""
+    """The names that images and labels may have; the last two pairs are for all splits."""
     own = [(f"x_{split}", f"y_{split}"), (f"{split}_images", f"{split}_labels")]
     return [*own, ("x", "y"), ("images", "labels")]
 
 
 def _arrays(path: Path, split: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays that matter to this split, among them the labels of the others."""
+    """The arrays that this split needs, among them the labels of the other splits."""
     labels = {label for one in (*SPLITS, split) for _, label in _pairs(one)}
     wanted = {"classes", *labels, *(image for image, _ in _pairs(split))}
     try:
-        with path.open("rb") as file:  # numpy leaves a damaged file open that it opened itself
+        with path.open("rb") as file:  # numpy does not close a damaged file that it opened itself
             if zipfile.is_zipfile(file):
                 _check_size(path, file, wanted)
             file.seek(0)
@@ -148,7 +131,7 @@ def _arrays(path: Path, split: str) -> dict[str, npt.NDArray[Any]]:
                 raise ValueError("a single array")
             arrays = {key: archive[key] for key in archive.files if key in wanted}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-                raise ValueError("something else than arrays in it")
+                raise ValueError("something other than arrays in it")
             return arrays
     except _TooLargeError:
         raise
@@ -157,13 +140,13 @@ def _arrays(path: Path, split: str) -> dict[str, npt.NDArray[Any]]:
 
 
 class _TooLargeError(ValueError):
-    """What would take more memory than one allows."""
+    """The error for a file that would take more memory than is allowed."""
 
 
 def _check_size(path: Path, file: Any, wanted: set[str]) -> None:
-    """By the archive's directory and the heads of its arrays, before any of them is unpacked.
+    """Check the sizes in the archive's directory and in the headers of its arrays, before anything is unpacked.
 
-    numpy takes the memory that an array's head asks for; so no head may ask for more than the directory says.
+    numpy allocates what an array's header asks for, so no header may ask for more than the directory says.
     """
     with zipfile.ZipFile(file) as archive:
         members = [info for info in archive.infolist() if info.filename.removesuffix(".npy") in wanted]
@@ -175,16 +158,16 @@ def _check_size(path: Path, file: Any, wanted: set[str]) -> None:
             with archive.open(info) as member:
                 declared = _declared_bytes(member)
             if declared > info.file_size:
-                raise ValueError(f"{info.filename} of {info.file_size} bytes, whose head asks for {declared}")
+                raise ValueError(f"{info.filename} of {info.file_size} bytes, whose header asks for {declared}")
 
 
 def _declared_bytes(member: Any) -> int:
-    """What the array's head asks for; nothing for what is no plain array, as numpy refuses that."""
-    heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    """The bytes that the array's header asks for; 0 for an array of objects, which numpy refuses."""
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     version = np.lib.format.read_magic(member)
-    if version not in heads:
+    if version not in headers:
         raise ValueError(f"an array in version {version} of its format")
-    shape, _, dtype = heads[version](member)
+    shape, _, dtype = headers[version](member)
     return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize
 
 
@@ -200,28 +183,28 @@ def _class_names(arrays: Mapping[str, npt.NDArray[Any]], split: str, kind: int) 
 
 def _folders(folder: Path) -> list[Path]:
     found = (below for below in folder.iterdir() if below.is_dir() and not below.name.startswith("."))
-    return sorted(found, key=lambda below: _in_order(below.name))
+    return sorted(found, key=lambda below: _sort_key(below.name))
 
 
 def _images(folder: Path) -> list[Path]:
     if not folder.is_dir():  # a class that this split lacks
         return []
     found = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.name[0] != ".")
-    return sorted(found, key=lambda path: _in_order(path.name))
+    return sorted(found, key=lambda path: _sort_key(path.name))
 
 
-def _in_order(name: str) -> tuple[str, str]:
-    """The order and the spelling of a name that every machine agrees on: file systems spell accents differently."""
+def _sort_key(name: str) -> tuple[str, str]:
+    """A key that sorts names the same way on every machine: file systems spell accents differently."""
     return unicodedata.normalize("NFC", name), name
 
 
-def _decoded(root: Path, paths: Sequence[Path], progress: bool | None) -> tuple[npt.NDArray[np.uint8], str]:
-    """Pixels (N, C, H, W), and one checksum of all names and files."""
+def _decode(root: Path, paths: Sequence[Path], progress: bool | None) -> tuple[npt.NDArray[np.uint8], str]:
+    """The pixels (N, C, H, W), and one checksum of all names and files."""
     digest = hashlib.sha256()
     images: list[npt.NDArray[np.uint8]] = []
     with Bar(f"reading {root.name}", total=len(paths), progress=progress) as bar:
         for path in paths:
-            digest.update(encoded(f"{path.relative_to(root).as_posix()} {checksum(path, 'sha256')}\n"))
+            digest.update(encode(f"{path.relative_to(root).as_posix()} {checksum(path, 'sha256')}\n"))
             images.append(_pixels(path))
             if len(images) == 1:
                 check_unpacked(root, images[0].size * len(paths))
@@ -235,11 +218,11 @@ def _decoded(root: Path, paths: Sequence[Path], progress: bool | None) -> tuple[
 
 
 def _pixels(path: Path) -> npt.NDArray[np.uint8]:
-    """(C, H, W): one channel for grey images, three for others; Pillow says how many pixels are too many."""
+    """The pixels (C, H, W), with one channel for grey images and three for others; Pillow limits their number."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:  # reads the head only
+            with Image.open(path) as image:  # reads the header only
                 mode = image.mode
                 pixels = np.asarray(image.convert(MODES[mode])) if mode in MODES else None
     except TOO_LARGE as error:
@@ -263,7 +246,7 @@ def _size(pixels: npt.NDArray[np.uint8]) -> str:
 
 
 def _integers(labels: npt.NDArray[Any]) -> Ints:
-    """One label for each image, a whole number that a class can have."""
+    """The labels as one row of whole numbers; an error unless each can be the number of a class."""
     if (
         not np.issubdtype(labels.dtype, np.integer)
         or labels.size == 0
@@ -301,13 +284,12 @@ def _channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
     )
 
 
-def _checked(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _check_values(images: npt.NDArray[Any]) -> None:
     if images.dtype == np.uint8:
-        return images
+        return
     if not np.issubdtype(images.dtype, np.floating):
         raise ValueError(f"expected images of uint8 or floats, got {images.dtype}")
-    if not ((images >= 0) & (images <= 1)).all():  # not a number fails, too
+    if not ((images >= 0) & (images <= 1)).all():  # NaN fails, too
         raise ValueError(
             f"expected floats in [0, 1], got values from {images.min()} to {images.max()}; scale them, or give uint8"
         )
-    return images

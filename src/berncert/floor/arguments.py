@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -40,6 +42,12 @@ def checked_tolerance(tolerance: Any) -> float:
             "which a proof may stop, e.g. 1e-3"
         )
     return float(tolerance)
+
+
+def guess(word: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown word: "; did you mean X?" with the most similar known one, or nothing."""
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def is_real(value: Any) -> bool:

@@ -1,14 +1,12 @@
-"""Checkpoints: one safetensors file with a frozen extractor, a head, and where they come from.
+"""Checkpoints: one safetensors file with a frozen extractor, a head, and a record of how they were made.
 
-Nothing in such a file can run code, and nothing that it says is trusted: the steps and numbers are checked, and bounds
-are proven from them. Its header is JSON that any safetensors reader shows; a checksum of all of it finds a file that
-was cut off or changed.
+Nothing in such a file can run code, and nothing that it claims is trusted: its steps and numbers are checked, and
+bounds are proven from them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata, resources
@@ -17,28 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialise
 from torch import Tensor
 
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
-from berncert.floor.folders import write_whole
-from berncert.floor.reading import parsed_json
+from berncert.floor.arguments import guess
 from berncert.models.heads import Head, build_head, head_size
+from berncert.models.tensor_file import parse_tensors, strip_prefix, write_tensors
 from berncert.polynomial import SmoothedHead
 
 FORMAT = "berncert checkpoint 2"
 FILE = "model.safetensors"
-"""Its name in the folder of a training."""
+"""The name of the checkpoint in the folder of a training."""
 SHIPPED = resources.files(__package__) / "checkpoints"
-EXACTLY = {torch.float64: torch.float32, torch.int64: torch.int32}
-"""dtype -> the narrower one that tensors of an extractor are written in, where that loses nothing."""
+NARROWER = {torch.float64: torch.float32, torch.int64: torch.int32}
+"""dtype -> the narrower one in which tensors of an extractor are written if that is exact."""
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a file holds: an extractor, a head, or both, which make a classifier."""
+    """The content of a checkpoint file: an extractor, a head, or both, which make a classifier."""
 
     path: Path
     size: int
@@ -46,12 +42,12 @@ class Checkpoint:
     extractor: FrozenNetwork | None
     head: SmoothedHead | Head | None
     base: Head | None
-    """The head before it was smoothed, if it was kept."""
+    """The head before it was smoothed, if the file contains it."""
     about: dict[str, Any]
-    """How the model came to be; plain JSON."""
+    """How the model was made, as plain JSON."""
 
     def model(self, *, base: bool = False) -> Classifier | FrozenNetwork | SmoothedHead | Head:
-        """The classifier, or the only part there is, in evaluation mode; `base` puts the head before smoothing back."""
+        """The classifier, or its only part, in evaluation mode; with `base`, with the head before smoothing."""
         head = self.base if base else self.head
         if base and head is None:
             raise ValueError(
@@ -65,9 +61,8 @@ class Checkpoint:
         return Classifier(self.extractor, head).eval()
 
     def smoothed(self, degree: int | None = None) -> Classifier:
-        """The classifier with a smoothed head; with a degree, its base head smoothed again to that degree."""
-        needs_base = degree is not None and isinstance(self.head, SmoothedHead)
-        model = self.model(base=needs_base)
+        """The classifier with its smoothed head; with a degree, with the base head smoothed again to that degree."""
+        model = self.model(base=degree is not None and isinstance(self.head, SmoothedHead))
         if not isinstance(model, Classifier):
             raise ValueError(f"expected a classifier, got {self.path}, which holds only a {type(model).__name__}")
         if degree is not None:
@@ -85,14 +80,14 @@ class Checkpoint:
         return entry if isinstance(entry, str) else None
 
     def description(self) -> dict[str, Any]:
-        """What it is made of, in a few lines of JSON."""
+        """The parts of the model, in a few lines of plain JSON."""
         extractor, head, base = self.extractor, self.head, self.base
         return {
             "extractor": extractor and {
                 "input_shape": list(extractor.input_shape), "dim": extractor.dim, "steps": len(extractor.steps),
                 "numbers": extractor.numbers, "about": extractor.about,
             },
-            "head": _described_head(head),
+            "head": _describe_head(head),
             "base": base and base.description,
             "about": self.about,
         }  # fmt: skip
@@ -106,41 +101,41 @@ def save(
     base: Head | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model to one file without code in it: any classifier whose extractor can be frozen, or a part of one.
+    """Write a model to one file that contains no code: a classifier whose extractor can be frozen, or a part of one.
 
-    `input_shape` is that of one image, for an extractor that does not know it. `base` is the head that was smoothed,
-    kept beside it; `about` is any plain JSON: how the model came to be.
+    `input_shape` is the shape of one image, for an extractor that does not know it. `base` is the head before it was
+    smoothed, to be kept in the same file; `about` is any plain JSON, e.g. how the model was made.
     """
     extractor, head = _parts_of(model, input_shape)
     description: dict[str, Any] = {"extractor": None, "head": None, "base": None, "about": dict(about or {})}
     tensors: dict[str, Tensor] = {}
     if extractor is not None:
-        description["extractor"], own = extractor.as_data()
-        tensors |= {f"extractor.{name}": _narrowed(tensor) for name, tensor in own.items()}
+        description["extractor"], values = extractor.as_data()
+        tensors |= {f"extractor.{name}": _narrow(value) for name, value in values.items()}
     for name, part in (("head", head), ("base", base)):
         if part is not None:
-            _require_as_described(part)
-            description[name] = _described_head(part)
+            _check_rebuilds(part)
+            description[name] = _describe_head(part)
             tensors |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
-    write(path, tensors, FORMAT, description)
+    write_tensors(path, tensors, FORMAT, description)
 
 
 def load(path: str | PathLike[str], *, base: bool = False) -> Any:
-    """The model in that file, in evaluation mode; or one that is shipped with the package: "digits", "mnist".
+    """Load the model of a file, or one that is shipped with the package ("digits", "mnist"), in evaluation mode.
 
-    It computes what the model that was saved does. `base` gives the head as it was before smoothing.
+    It computes what the saved model computes. `base=True` loads it with its head as it was before smoothing.
     """
     return open_checkpoint(path).model(base=base)
 
 
 def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
-    """The checkpoint at that path or of that name, read once and checked."""
-    file = found(path)
+    """Read and check the checkpoint with that path or name."""
+    file = find_checkpoint(path)
     content = file.read_bytes()
-    tensors, description = read(file, FORMAT)
+    tensors, description = parse_tensors(content, file, FORMAT)
     for name in ("extractor", "head", "base", "about"):
-        optional = name != "about" and isinstance(description, Mapping) and description.get(name, 0) is None
-        if not isinstance(description, Mapping) or not (isinstance(description.get(name), Mapping) or optional):
+        kinds = Mapping if name == "about" else Mapping | None
+        if not isinstance(description, Mapping) or not isinstance(description.get(name, 0), kinds):
             raise ValueError(
                 f"expected a checkpoint with a description of its {name}, got {path} without; save it again"
             )
@@ -150,9 +145,9 @@ def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
         data, head, base = (description[name] for name in ("extractor", "head", "base"))
         return Checkpoint(
             file, len(content), hashlib.sha256(content).hexdigest(),
-            None if data is None else FrozenNetwork.from_data(data, under("extractor.", tensors)),
-            None if head is None else _read_head(head, under("head.", tensors)),
-            None if base is None else _read_base(base, under("base.", tensors)),
+            None if data is None else FrozenNetwork.from_data(data, strip_prefix("extractor.", tensors)),
+            None if head is None else _read_head(head, strip_prefix("head.", tensors)),
+            None if base is None else _read_base(base, strip_prefix("base.", tensors)),
             dict(description["about"]),
         )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -184,14 +179,14 @@ def _parts_of(
     return extractor, head
 
 
-def _described_head(head: SmoothedHead | Head | None) -> dict[str, Any] | None:
+def _describe_head(head: SmoothedHead | Head | None) -> dict[str, Any] | None:
     if isinstance(head, SmoothedHead):
         return {"coefficients": list(head.coefficients.shape)}
     return None if head is None else head.description
 
 
-def _require_as_described(head: SmoothedHead | Head) -> None:
-    """A head that was changed since it was built would come back as another one."""
+def _check_rebuilds(head: SmoothedHead | Head) -> None:
+    """Raise a ValueError if the head's description does not rebuild it, as it was changed after it was built."""
     if isinstance(head, SmoothedHead):
         return
     points = torch.rand(8, head.description["dim"], generator=torch.Generator().manual_seed(0))
@@ -209,103 +204,43 @@ def _read_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 
 
 def _read_base(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Head:
-    """The head that is described, with these values, in their dtype; its size is known before anything is built."""
-    there = sum(tensor.numel() for tensor in tensors.values())
-    if head_size(**description) != there:
-        raise ValueError(f"a head of {head_size(**description)} numbers is described, and there are {there}")
-    with torch.random.fork_rng(devices=[]):  # first weights are drawn, for nothing
+    """The described head with these values, in their dtype; its size is checked before anything is built."""
+    expected, got = head_size(**description), sum(tensor.numel() for tensor in tensors.values())
+    if expected != got:
+        raise ValueError(f"expected a head of {expected} numbers, as its description says, got {got}")
+    with torch.random.fork_rng(devices=[]):  # the initial weights, which are replaced, are random
         head = build_head(**description)
     head.load_state_dict(dict(tensors), assign=True)
     return head
 
 
-def _narrowed(tensor: Tensor) -> Tensor:
-    """In a dtype of half the size if that is exact."""
-    narrow = tensor.to(EXACTLY[tensor.dtype])
+def _narrow(tensor: Tensor) -> Tensor:
+    """The tensor in a dtype of half the size, if that is exact."""
+    narrow = tensor.to(NARROWER[tensor.dtype])
     bits = (value.reshape(-1).view(torch.int64) for value in (narrow.to(tensor.dtype), tensor))
     return narrow if torch.equal(*bits) else tensor
 
 
-def shipped() -> tuple[str, ...]:
-    """The checkpoints that are shipped with the package."""
-    files = SHIPPED.iterdir() if SHIPPED.is_dir() else ()
-    return tuple(sorted(file.name.removesuffix(".safetensors") for file in files if file.name.endswith(".safetensors")))
+def shipped_models() -> tuple[str, ...]:
+    """The names of the models that are shipped with the package."""
+    return tuple(sorted(Path(file.name).stem for file in SHIPPED.iterdir() if file.name.endswith(".safetensors")))
 
 
-def write(path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]) -> None:
-    """Tensors and plain JSON as one file."""
-    path = Path(path)
-    text = json.dumps(description)
-    values = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
-    header = {kind: json.dumps({"sha256": _digest(values, kind, text), "description": description})}
-    write_whole(path, serialise(values, metadata=header))
-
-
-def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write` wrote; a file that is cut off, changed, or of another kind is refused."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            if kind not in header:
-                formats = ", ".join(header) or "a safetensors file of something else"
-                raise ValueError(f"expected a {kind}, got {path}: {formats}{_advice(header)}")
-            names = file.keys()
-            tensors = {name: file.get_tensor(name).clone() for name in names}  # not a view of the file
-    except SafetensorError as error:
-        raise ValueError(
-            f"expected a whole safetensors file, got {path}, which is cut off or something else ({error}); {ADVICE}"
-        ) from error
-    try:
-        entry = parsed_json(header[kind])
-        whole = entry["sha256"] == _digest(tensors, kind, json.dumps(entry["description"]))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        whole = False
-    if not whole:
-        raise ValueError(f"expected the content that was saved, got {path}, which was changed since; get it again")
-    return tensors, entry["description"]
-
-
-ADVICE = (
-    "get it again, or, if it is a PyTorch file, which may run code, load it in Python and write it with "
-    "berncert.save(model, path, input_shape=...)"
-)
-
-
-def _advice(header: Mapping[str, str]) -> str:
-    older = any(name.startswith("berncert checkpoint") for name in header)
-    return "; it is of another version of berncert: train or save it again" if older else ""
-
-
-def _digest(tensors: Mapping[str, Tensor], kind: str, text: str) -> str:
-    digest = hashlib.sha256(f"{kind}\n{text}\n".encode())
-    for key in sorted(tensors):
-        value = tensors[key]
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def found(path: str | PathLike[str]) -> Path:
-    """The file at that path or in the training's folder there, or the one of that name that is shipped."""
+def find_checkpoint(path: str | PathLike[str]) -> Path:
+    """The file with that path, the one in the folder of a training with that path, or the shipped one of that name."""
     for place in (Path(path), Path(path) / FILE):
         if place.is_file():
             return place
-    if str(path) in shipped():
+    if str(path) in shipped_models():
         return Path(str(SHIPPED / f"{path}.safetensors"))
     if Path(path).is_dir():
-        got = f"the folder {str(path)!r} without one"
-        raise ValueError(f"expected a checkpoint, or a folder with a {FILE} in it, got {got}")
+        raise ValueError(f"expected a checkpoint, or a folder with a {FILE} in it, got {str(path)!r} without one")
     raise FileNotFoundError(
-        f"expected the path of a checkpoint, or the name of one that is shipped ({', '.join(shipped()) or 'none'}), "
-        f"got {str(path)!r}, which is neither"
+        f"expected the path of a checkpoint, or the name of one that is shipped ({', '.join(shipped_models())}), "
+        f"got {str(path)!r}, which is neither{guess(str(path), shipped_models())}"
     )
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose name begins so, without the beginning."""
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-
-
 def versions() -> dict[str, str]:
-    """Of this package and of torch, without the latter's build for one kind of hardware."""
+    """The versions of this package and of torch, without torch's suffix for a kind of hardware."""
     return {"berncert": metadata.version("berncert"), "torch": torch.__version__.split("+")[0]}

@@ -1,4 +1,4 @@
-"""Heads to train: from features in [0,1]^dim to logits in the units of the pixels, where the extractor allows it."""
+"""Heads to train, from features in [0,1]^dim to logits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from berncert.floor.arguments import guess
 from berncert.polynomial import SmoothedHead, smooth
 
 
@@ -26,14 +27,14 @@ class Head(nn.Module):
 
 
 def identity(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """logits = scale * (features - 1/2), nothing to train: the features themselves are the logits."""
+    """logits = scale * (features - 1/2), without parameters to train: the features themselves are the logits."""
     if dim != classes:
         raise ValueError(f"expected dim = {classes}, as many features as classes, with the identity head, got {dim}")
     return affine(dim, classes, scale, width, degree).requires_grad_(False)
 
 
 def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """A trained linear layer, that starts as a direction for each class, far from the others', times the scale."""
+    """A linear layer whose weights start as `directions`, one for each class, times the scale."""
     layer = nn.Linear(dim, classes)
     with torch.no_grad():
         layer.weight.copy_(scale * directions(classes, dim))
@@ -42,10 +43,10 @@ def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.
 
 
 def directions(classes: int, dim: int) -> Tensor:
-    """Unit vectors (classes, dim) at right angles or more, as far as there is room: the axes, or with fewer dimensions
-    than classes the corners of simplices in subspaces at right angles to each other; random where that is too few.
+    """Unit vectors (classes, dim), at angles of 90 degrees or more if dim >= classes / 2, otherwise random.
 
-    n corners of a simplex take n - 1 dimensions, so that classes - dim simplices share the classes.
+    They are the axes, or, with fewer dimensions than classes, the corners of simplices in orthogonal subspaces. The n
+    corners of a simplex take n - 1 dimensions, so that classes - dim simplices share the classes.
     """
     if dim >= classes:
         return torch.eye(classes, dim)
@@ -60,17 +61,17 @@ def directions(classes: int, dim: int) -> Tensor:
 def _simplex(corners: int) -> Tensor:
     """Unit vectors (corners, corners - 1) that sum to 0, every two at the same angle."""
     centred = torch.eye(corners, dtype=torch.float64) - 1 / corners
-    basis = torch.linalg.qr(centred[:, :-1]).Q  # of the subspace in which they lie
+    basis = torch.linalg.qr(centred[:, :-1]).Q  # of their subspace
     return nn.functional.normalize(centred @ basis).float()
 
 
 def mlp(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """One hidden layer."""
+    """A network with one hidden layer of tanh units."""
     return nn.Sequential(nn.Linear(dim, width), nn.Tanh(), nn.Linear(width, classes))
 
 
 def polynomial(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """Bernstein coefficients that are trained themselves and start as those of the affine head: it can bend."""
+    """A Bernstein polynomial whose coefficients are trained, and start as those of the affine head."""
     start = smooth(affine(dim, classes, scale, width, degree), dim, degree)
     return SmoothedHead(nn.Parameter(start.coefficients))
 
@@ -81,18 +82,20 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> Head:
-    """The head of this kind; `scale` undoes the extractor's division by the side of its cube."""
+    """A new head of this kind; `scale` undoes the extractor's division by the side of its cube."""
     if kind not in HEADS:
-        raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}")
+        raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}{guess(str(kind), HEADS)}")
     if not (classes >= 2 and min(dim, width, degree) >= 1 and 0 < scale < math.inf):
-        told = f"classes={classes}, dim={dim}, width={width}, degree={degree}, scale={scale}"
-        raise ValueError(f"expected classes >= 2, dim, width and degree >= 1, and a finite scale > 0, got {told}")
+        raise ValueError(
+            "expected classes >= 2, dim, width and degree >= 1, and a finite scale > 0, got "
+            f"classes={classes}, dim={dim}, width={width}, degree={degree}, scale={scale}"
+        )
     description = {"kind": kind, "dim": dim, "classes": classes, "scale": scale, "width": width, "degree": degree}
     return Head(HEADS[kind](dim, classes, scale, width, degree), description)
 
 
 def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> int:
-    """How many numbers such a head is made of."""
+    """The number of parameters of such a head, without building it."""
     if not all(type(n) is int and 1 <= n <= 2**20 for n in (dim, classes, width, degree)):
         raise ValueError(
             f"expected whole numbers >= 1, got dim={dim}, classes={classes}, width={width}, degree={degree}"
@@ -103,7 +106,10 @@ def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: i
 
 
 def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
-    """The Bernstein polynomial of the head's degree that takes its place: float64, or for training as it is."""
+    """The Bernstein polynomial of the head, of the degree in its description, in float64.
+
+    With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training.
+    """
     if isinstance(head.layers, SmoothedHead):
         return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double().clone())
     dim, degree = head.description["dim"], head.description["degree"]

@@ -1,4 +1,4 @@
-"""What a checkpoint is made of and what is proven of it, here and now."""
+"""The parts of a checkpoint, and what is proven about them when it is inspected."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from berncert.models.heads import smoothed
 from berncert.polynomial import SmoothedHead, smooth
 
-ROUNDED_UP = 1 + 1e-9  # more than rounding does to the few operations of a limit
-QUOTIENT = 2.0**-48  # relative: more than `certify` takes off for the rounding of its own division
+ROUNDED_UP = 1 + 1e-9  # more than the rounding error of the few operations of a bound
+QUOTIENT = 2.0**-48  # relative: more than `certify` subtracts for the rounding of its own division
 
 
 @dataclass(frozen=True)
 class Route:
-    """From the norm of the pixels to one of the features."""
+    """The Lipschitz bound from the norm of the pixels to a norm of the features."""
 
     feature_norm: float
     bound: float
     used: bool
-    """Whether `certify` proves radii by it: another one may give more to every image."""
+    """Whether `certify` proves radii by this route; False if another one gives every image a larger radius."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """All there is to say of a checkpoint."""
+    """The parts of a checkpoint and the proven bounds of its extractor."""
 
     checkpoint: Checkpoint
     norm: float
     table: LipschitzTable
-    """The bound of the extractor, step by step."""
+    """The Lipschitz bound of the extractor, step by step."""
     routes: tuple[Route, ...]
     base_gap: float | None
-    """The greatest difference of a coefficient from the base head smoothed again; None without a base head."""
+    """The largest difference between a coefficient and that of the base head smoothed again; None without one."""
     seconds: float
-    """How long the proof took."""
+    """The time that the proof took."""
 
     @property
     def extractor(self) -> FrozenNetwork:
@@ -56,13 +56,13 @@ class Inspection:
 
     @property
     def head(self) -> SmoothedHead | None:
-        """None if the model is not smoothed."""
+        """The smoothed head; None if the model is not smoothed."""
         head = self.checkpoint.head
         return head if isinstance(head, SmoothedHead) else None
 
     @property
-    def head_facts(self) -> dict[str, Any]:
-        """Sizes and ranges of the polynomial; of a head that is not smoothed, how it was built."""
+    def head_summary(self) -> dict[str, Any]:
+        """The sizes and ranges of the polynomial; for a head that is not smoothed, how it was built."""
         head = self.head
         if head is None:
             return {"smoothed": False, **(self.checkpoint.description()["head"] or {})}
@@ -81,19 +81,19 @@ class Inspection:
 
     @property
     def rounding_bound(self) -> float:
-        """How far features computed in float64 can be from the true ones, in l2, if pixels are in [0, 1]."""
+        """The largest l2 distance of features computed in float64 from the exact ones, for pixels in [0, 1]."""
         slope, constant = self.table.value.error
         return float(slope * math.sqrt(math.prod(self.extractor.input_shape)) + constant) * ROUNDED_UP
 
     @property
     def rounding_cost(self) -> float:
-        """What that takes from a radius at most, in units of the pixels, whichever route gives it."""
+        """The most that this rounding takes from a radius, in units of the pixels, by any route that is used."""
         return max((self._cost(route) for route in self.routes if route.used), default=math.inf)
 
     def _cost(self, route: Route) -> float:
-        """The most that reach / bound can be above (reach - 2 error) / (bound + growth), which `certify` proves.
+        """The largest difference of r / bound from (r - 2 error) / (bound + growth), which `certify` proves.
 
-        A reach that is finite is at most that of a corner of the cube from the opposite one.
+        Here r is the radius in feature space; if it is finite, it is at most the diagonal of the cube.
         """
         if not 0 < route.bound < math.inf:
             return math.inf
@@ -111,12 +111,12 @@ class Inspection:
         return low >= 0 and high <= 1
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, in full precision."""
+        """The whole inspection, in full precision."""
         file, described = self.checkpoint, self.checkpoint.description()
         return {
             "file": {"path": str(file.path), "bytes": file.size, "sha256": file.sha256, "format": FORMAT},
             "extractor": described["extractor"],
-            "head": self.head_facts,
+            "head": self.head_summary,
             "base": described["base"] and described["base"] | {"largest_difference_of_a_coefficient": self.base_gap},
             "about": described["about"],
             "lipschitz": {
@@ -131,10 +131,10 @@ class Inspection:
 
 
 def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None = None) -> Inspection:
-    """Take the checkpoint apart and prove the bound of its extractor, step by step, from this norm of the pixels."""
+    """Read a checkpoint and prove the Lipschitz bound of its extractor, step by step, for this norm of the pixels."""
     p, checkpoint = checked_norm(norm), open_checkpoint(path)
     if checkpoint.extractor is None:
-        raise ValueError(f"expected a checkpoint with an extractor, got {path}, which holds a head only")
+        raise ValueError(f"expected a checkpoint with an extractor, got {path}, which contains a head only")
     began = time.perf_counter()
     table = lipschitz_table(checkpoint.extractor, checkpoint.extractor.input_shape, p, progress=progress)
     seconds = time.perf_counter() - began
@@ -142,13 +142,13 @@ def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None
 
 
 def _routes(head: nn.Module | None, value: ValueBound, norm: float) -> tuple[Route, ...]:
-    """The bound to each norm of the features, and whether it is used."""
+    """The route to each norm of the features."""
     used = routes(value, norm, head.dim) if isinstance(head, SmoothedHead) else []
     return tuple(Route(q, value.gains.factor(norm, q), q in used) for q in value.gains.norms)
 
 
 def _base_gap(checkpoint: Checkpoint) -> float | None:
-    """How far the coefficients are from those of the base head, smoothed to the same degree."""
+    """The largest difference of a coefficient from that of the base head, smoothed to the same degree."""
     base, head = checkpoint.base, checkpoint.head
     if not isinstance(head, SmoothedHead) or base is None:
         return None

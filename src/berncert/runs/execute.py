@@ -30,8 +30,8 @@ from berncert.data import Dataset
 from berncert.floor.folders import claimed
 from berncert.floor.progress import Bar
 from berncert.floor.rounding import norm_name
+from berncert.hardware import chosen_device
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
-from berncert.models.hardware import chosen_device
 from berncert.polynomial import SmoothedHead
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import RunSettings

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from berncert.data import Dataset
-from berncert.data.dataset import ALL
+from berncert.data import ALL, Dataset
 
 UNDIVIDED = "all of it, whatever the split"
 """How trainings began to say so that took data without splits whole, before such data was divided."""

@@ -1,1 +1,1 @@
-"""Training: one loop for every recipe; it can be killed at any moment and ends in the same weights."""
+"""Training by recipes, in one loop that can be killed at any moment and resumed to end in the same weights."""

@@ -1,4 +1,4 @@
-"""The images of a training: which of them, what they are, and how they are changed from epoch to epoch."""
+"""The images of a training: their choice, their description, and their augmentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from berncert.training.recipes import Recipe
 
 
 def load_images(recipe: Recipe, data_dir: str | PathLike[str] | None, progress: bool | None) -> tuple[Dataset, Dataset]:
-    """Training and test images, as many as the recipe takes: the former drawn by its seed, the latter evenly spread."""
+    """Training images, drawn by the recipe's seed, and test images, evenly spread, as many as the recipe sets."""
     settings = recipe.data
     training, test = (
         data.load(settings.dataset, split, data_dir=data_dir, progress=progress) for split in ("train", "test")
@@ -30,18 +30,18 @@ def load_images(recipe: Recipe, data_dir: str | PathLike[str] | None, progress: 
     if len(training.classes) < 2:
         raise ValueError(f"expected at least two classes, got one, {training.classes}, in {settings.dataset}")
     if (settings.crop or settings.flip) and (len(shape) < 3 or settings.crop >= min(shape[1:])):
-        told = f"crop = {settings.crop}, flip = {settings.flip}"
         raise ValueError(
-            f"expected crop and flip that fit images of shape {shape}, got {told}; set them to 0 and false"
+            f"expected crop and flip that fit images of shape {shape}, got crop = {settings.crop}, "
+            f"flip = {settings.flip}; set them to 0 and false"
         )
     chance = torch.Generator().manual_seed(recipe.training.seed)
     drawn = torch.randperm(len(training), generator=chance)[: settings.train_limit].sort().values
-    spread = torch.arange(len(test)) if settings.test_limit is None else _spread(len(test), settings.test_limit)
-    return _subset(training, drawn), _subset(test, spread)
+    count = min(len(test), settings.test_limit or len(test))
+    return _subset(training, drawn), _subset(test, torch.arange(count) * len(test) // count)
 
 
-def described(training: Dataset) -> dict[str, Any]:
-    """What tells these images from others, as plain JSON."""
+def describe_images(training: Dataset) -> dict[str, Any]:
+    """A description that differs from that of any other images, as plain JSON."""
     return {
         "name": training.name,
         "part": training.part,
@@ -53,18 +53,18 @@ def described(training: Dataset) -> dict[str, Any]:
     }
 
 
-def notes_about(training: Dataset, test: Dataset) -> list[str]:
-    """What is to be said of these images before a model is trained: how they were divided, which are in both parts."""
+def image_notes(training: Dataset, test: Dataset) -> list[str]:
+    """Notes for the user before the training: how the images were divided, and how many are in both splits."""
     division, notes = training.division, []
     if division:
-        whole, aside = division["images"], division["test_images"]
-        notes.append(f"{training.name} came without splits: {aside} of its {whole} images are set aside for testing")
+        count = f"{division['test_images']} of its {division['images']} images"
+        notes.append(f"{training.name} came without splits: {count} are set aside for testing")
     seen = set(map(_checksum, training.images))
     both = sum(_checksum(image) in seen for image in test.images)
     if both:
         notes.append(
-            f"TRAINING IMAGES: {both} of the {len(test)} test images are training images too; what is told of test "
-            "images is told of them as well"
+            f"TRAINING IMAGES: {both} of the {len(test)} test images are training images too; results on test images "
+            "include them"
         )
     return notes
 
@@ -73,8 +73,8 @@ def _checksum(image: Tensor) -> bytes:
     return hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest()
 
 
-def augmented(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
-    """Images shifted by up to `crop` pixels, grey coming in, and half of them mirrored, drawn by the generator."""
+def augment(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
+    """Images shifted at random by up to `crop` pixels, with grey at the edges; with `flip` half of them mirrored."""
     count = len(images)
     if crop:
         height, width = images.shape[2:]
@@ -85,11 +85,6 @@ def augmented(images: Tensor, crop: int, flip: bool, generator: torch.Generator)
         mirrored = torch.rand(count, generator=generator) < 0.5
         images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
     return images
-
-
-def _spread(count: int, limit: int) -> Tensor:
-    """At most `limit` of so many rows, from the first to the last."""
-    return torch.arange(min(count, limit)) * count // min(count, limit)
 
 
 def _subset(whole: Dataset, rows: Tensor) -> Dataset:

@@ -1,4 +1,4 @@
-"""The loop: batches of images, a loss, a step; after each epoch a look at test images, a line of log, a checkpoint."""
+"""The training loop: steps down the loss; after each epoch an evaluation, a line of the log, and a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +18,18 @@ from berncert.certification.classifier import Classifier
 from berncert.data import Dataset
 from berncert.extractor import export
 from berncert.floor.progress import Bar
+from berncert.hardware import chosen_device
 from berncert.models.checkpoint import open_checkpoint, save, versions
-from berncert.models.hardware import chosen_device
 from berncert.models.heads import Head
 from berncert.polynomial import SmoothedHead
-from berncert.training.images import augmented, described, load_images, notes_about
+from berncert.training import objectives
+from berncert.training.images import augment, describe_images, image_notes, load_images
 from berncert.training.model import build_model, smoothed_classifier, warm_start
-from berncert.training.objectives import Outcome, head_of, outcome, proven_estimate, reach_of, stretch_of
 from berncert.training.recipes import Recipe, load_recipe
-from berncert.training.schedules import SCHEDULES, grown
-from berncert.training.state import MODEL, STATE, Average, State, claim, keep_recipe, write_log, write_picture
+from berncert.training.schedules import SCHEDULES, radius_factor
+from berncert.training.state import MODEL, STATE, Average, State, claim_folder, write_log, write_picture, write_recipe
 
-LOOK_EVERY = 20  # steps between two looks at the certified accuracy, where the loss does not tell it
+ESTIMATE_EVERY = 20  # steps between two estimates of the certified accuracy on training images
 EVALUATION_BATCH = 500
 MOST_GRID_POINTS = 2**18
 
@@ -43,7 +44,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 def train(
-    recipe: Recipe | str,
+    recipe: Recipe | str | PathLike[str],
     folder: str | PathLike[str],
     *,
     data_dir: str | PathLike[str] | None = None,
@@ -52,82 +53,97 @@ def train(
     on_epoch: Callable[[dict[str, float]], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Classifier:
-    """Train by the recipe, in that folder; where a run of the same recipe was cut off, go on from its last epoch.
+    """Train a model by a recipe, and return the smoothed classifier, ready for `berncert.certify`.
 
-    The result is the smoothed classifier, also in `model.safetensors` together with the base head (`berncert.load`);
-    `log.tsv` has a line for each epoch, `log.png` is a picture of it. On the same machine, with the same number of
-    threads, a run that was cut off ends in the same weights as one that was not. `on_epoch` is told each line,
-    `on_note` what is to be known of the images before: how they were divided, and test images that are trained on.
+        model = berncert.train("digits", "runs/digits")         # half a minute; or "moons", "mnist", "cifar10", ...
+        model = berncert.load("runs/digits")                    # the same model, later
+
+    A recipe is the name of one that is shipped, the path of a TOML file, or what `load_recipe("mnist", epochs=3)` of
+    `berncert.training.recipes` returns. `berncert train --help` lists all recipes and settings. `data_dir` is the
+    folder in which `berncert.data.load` searches first; `device` is a GPU if there is one, unless you name another.
+
+    The folder then contains the model with its head before smoothing (`model.safetensors`), a line for each epoch
+    (`log.tsv`) and a picture of that (`log.png`). A training that was interrupted resumes after its last epoch when it
+    is called again with the same recipe and folder; on the same machine, with the same number of threads, it ends in
+    the same weights as an uninterrupted one.
+
+    `on_epoch` is called with each line of the log, as a dictionary; `on_note`, before the training, with sentences
+    about the images: how they were divided, and whether test images are among the training images.
     """
-    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     folder, device = Path(folder), chosen_device(device)
     if recipe.training.precision == "bfloat16" and device.type != "cuda":
         raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
-    with claim(folder, recipe), torch.random.fork_rng():
+    with claim_folder(folder, recipe), torch.random.fork_rng():
         training, test = load_images(recipe, data_dir, progress)
-        state = _start(recipe, training, device)
+        state = _initial_state(recipe, training, device)
         if (folder / STATE).is_file():
             state.restore(folder / STATE, recipe)
-        keep_recipe(folder, recipe)
+        write_recipe(folder, recipe)
         if on_note is not None:
-            for note in notes_about(training, test):
+            for note in image_notes(training, test):
                 on_note(note)
         while state.epoch < recipe.training.epochs:
             row = _epoch(recipe, state, training, device, progress)
-            kept = _kept(state)
-            state.log.append(row | _look(recipe, kept, test, device))
+            model = _averaged_model(state)
+            state.log.append(row | _evaluate(recipe, model, test, device))
             state.epoch += 1
             state.save(folder / STATE, recipe)
-            _keep(kept, folder, recipe, state)
+            _save_model(model, folder, recipe, state)
             if on_epoch is not None:
                 on_epoch(state.log[-1])
-        _keep(_kept(state).eval(), folder, recipe, state)  # the last one again: a run may have been killed before it
+        _save_model(_averaged_model(state).eval(), folder, recipe, state)  # again: a run may have been killed before it
         write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
         return open_checkpoint(folder / MODEL).smoothed()
 
 
-class Tally(NamedTuple):
-    """Sums over the images seen in this epoch."""
+@dataclass
+class Tally:
+    """Sums over the training images of this epoch so far."""
 
     loss: float = 0.0
-    right: int = 0
-    seen: int = 0
-    proven: int = 0
-    looked: int = 0
+    correct: int = 0
+    images: int = 0
+    certified: int = 0
+    estimated: int = 0
+    """The number of images for which `certified` was estimated."""
 
-    def plus(self, loss: float, right: Tensor, proven: Tensor | None) -> Tally:
-        """One more batch; whether its images would be proven is looked at now and then."""
-        count = len(right)
-        looked = (0, 0) if proven is None else (int(proven.sum()), count)
-        rest = (self.proven + looked[0], self.looked + looked[1])
-        return Tally(self.loss + loss * count, self.right + int(right.sum()), self.seen + count, *rest)
+    def add(self, loss: float, correct: Tensor, certified: Tensor | None) -> None:
+        """Add a batch; whether its images would be certified is estimated for some batches only."""
+        self.loss += loss * len(correct)
+        self.correct += int(correct.sum())
+        self.images += len(correct)
+        if certified is not None:
+            self.certified += int(certified.sum())
+            self.estimated += len(certified)
 
     def rates(self) -> dict[str, float]:
-        """Loss, accuracy, and the certified accuracy as estimated, on the training images as they were used."""
+        """The mean loss, the accuracy, and the estimated certified accuracy on the training images so far."""
         return {
-            "loss": self.loss / max(1, self.seen),
-            "accuracy": self.right / max(1, self.seen),
-            "certified_estimate": self.proven / self.looked if self.looked else math.nan,
+            "loss": self.loss / max(1, self.images),
+            "accuracy": self.correct / max(1, self.images),
+            "certified_estimate": self.certified / self.estimated if self.estimated else math.nan,
         }
 
 
-def _start(recipe: Recipe, training: Dataset, device: torch.device) -> State:
-    """Before the first step."""
+def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> State:
+    """The state before the first step."""
     _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
-        reach_of(model, 0.0)  # or an error before anything is done
+        objectives.feature_radius(model, 0.0)  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = _parameter_groups(model, recipe.training.head_lr)
     average = Average(model, recipe.training.ema) if recipe.training.ema else None
-    return State(model, OPTIMIZERS[recipe.training.optimizer](groups, recipe.training), average, described(training))
+    optimizer = OPTIMIZERS[recipe.training.optimizer](groups, recipe.training)
+    return State(model, optimizer, average, describe_images(training))
 
 
 def _parameter_groups(model: Classifier, head_lr: float) -> list[dict[str, Any]]:
-    """What is trained, extractor and head, each with its multiple of the learning rate."""
+    """The parameters of extractor and head, each part with its multiple of the learning rate."""
     parts = ((model.extractor, 1.0), (model.head, head_lr))
     groups = [
         {"params": [parameter for parameter in part.parameters() if parameter.requires_grad], "multiple": multiple}
@@ -140,7 +156,7 @@ def _check_grid(recipe: Recipe) -> None:
     points = (recipe.model.degree + 1) ** recipe.model.dim
     if points > MOST_GRID_POINTS:
         raise ValueError(
-            f"expected at most {MOST_GRID_POINTS} grid points (degree + 1)^dim, as each training step takes them all, "
+            f"expected at most {MOST_GRID_POINTS} grid points (degree + 1)^dim, as each training step needs them all, "
             f"got {points:.3g} (degree {recipe.model.degree}, dim {recipe.model.dim}); lower one of the two"
         )
 
@@ -148,10 +164,10 @@ def _check_grid(recipe: Recipe) -> None:
 def _epoch(
     recipe: Recipe, state: State, training: Dataset, device: torch.device, progress: bool | None
 ) -> dict[str, float]:
-    """One pass over the training images; all that is random in it follows from the seed and its number."""
+    """One pass over the training images; its randomness depends on the seed and the number of the epoch only."""
     settings, model, began = recipe.training, state.model, time.perf_counter()
     chance = torch.Generator().manual_seed(settings.seed * 1_000_003 + state.epoch)
-    torch.manual_seed(settings.seed * 1_000_003 + state.epoch)  # for layers that draw numbers of their own
+    torch.manual_seed(settings.seed * 1_000_003 + state.epoch)  # for layers that draw random numbers
     batches = math.ceil(len(training) / settings.batch_size)
     tally, radius, lr = Tally(), 0.0, 0.0
     model.train()
@@ -159,24 +175,24 @@ def _epoch(
     with Bar(label, total=len(training), progress=progress) as bar:
         for index, (images, labels) in enumerate(_batches(recipe, training, device, chance)):
             done = (state.epoch + index / batches) / settings.epochs
-            radius = settings.radius * grown(done, settings.radius_warmup)
+            radius = settings.radius * radius_factor(done, settings.radius_warmup)
             lr = settings.lr * SCHEDULES[settings.schedule](done, settings.lr_warmup)
             try:
-                result = outcome(settings, model, images, labels, radius, chance)
+                result = objectives.batch_loss(settings, model, images, labels, radius, chance)
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
-                # weights that are no numbers have no orthogonal factor
+                # weights that are NaN have no orthogonal factor
                 raise _diverged(state, math.nan) from error
             loss = _descend(state, result.loss, lr)
-            proven = _proven(recipe, model, result, labels) if index % LOOK_EVERY == 0 else None
-            tally = tally.plus(loss, result.right, proven)
-            bar.update(tally.seen, _note(tally, began))
+            certified = _certified(recipe, model, result, labels) if index % ESTIMATE_EVERY == 0 else None
+            tally.add(loss, result.correct, certified)
+            bar.update(tally.images, _progress_note(tally, began))
     seconds = time.perf_counter() - began
     row = {"epoch": state.epoch + 1, **tally.rates(), "radius": radius, "lr": lr}
-    return row | {"seconds": seconds, "images_per_second": tally.seen / seconds}
+    return row | {"seconds": seconds, "images_per_second": tally.images / seconds}
 
 
 def _descend(state: State, loss: Tensor, lr: float) -> float:
-    """One step down the gradient; the value of the loss."""
+    """Take one step down the gradient, and return the value of the loss."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise _diverged(state, value)
@@ -196,11 +212,12 @@ def _diverged(state: State, value: float) -> FloatingPointError:
     return FloatingPointError(message)
 
 
-def _proven(recipe: Recipe, model: Classifier, result: Outcome, labels: Tensor) -> Tensor | None:
-    """Whether each image of the batch would be proven at the recipe's radius, where that can be estimated."""
-    if not isinstance(result.head, SmoothedHead) or stretch_of(model) is None:
+def _certified(recipe: Recipe, model: Classifier, result: objectives.BatchLoss, labels: Tensor) -> Tensor | None:
+    """Whether each image of the batch would be certified at the recipe's radius, if that can be estimated."""
+    lipschitz = objectives.lipschitz_estimate(model)
+    if lipschitz is None or not isinstance(result.head, SmoothedHead):
         return None
-    return proven_estimate(result.head, result.features, labels, reach_of(model, recipe.training.radius))
+    return objectives.certified_estimate(result.head, result.features, labels, lipschitz * recipe.training.radius)
 
 
 def _batches(
@@ -208,45 +225,45 @@ def _batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     order = torch.randperm(len(training), generator=chance)
     for rows in torch.split(order, recipe.training.batch_size):
-        images = augmented(training.images[rows], recipe.data.crop, recipe.data.flip, chance)
+        images = augment(training.images[rows], recipe.data.crop, recipe.data.flip, chance)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
         yield images.to(device), training.labels[rows].to(device)
 
 
-def _note(tally: Tally, began: float) -> str:
-    rates = tally.rates()
-    speed = tally.seen / (time.perf_counter() - began)
-    proven = "" if math.isnan(rates["certified_estimate"]) else f", certified ~{rates['certified_estimate']:.1%}"
-    return f"loss {rates['loss']:.3f}, right {rates['accuracy']:.1%}{proven}, {speed:,.0f} images/s"
+def _progress_note(tally: Tally, began: float) -> str:
+    rates, speed = tally.rates(), tally.images / (time.perf_counter() - began)
+    certified = "" if math.isnan(rates["certified_estimate"]) else f", certified ~{rates['certified_estimate']:.1%}"
+    return f"loss {rates['loss']:.3f}, accuracy {rates['accuracy']:.1%}{certified}, {speed:,.0f} images/s"
 
 
-def _kept(state: State) -> Classifier:
-    """The model as it would be kept now: with the mean of its weights, if one is taken."""
+def _averaged_model(state: State) -> Classifier:
+    """The model that is evaluated and saved: with the running mean of its weights, if the recipe asks for that."""
     if state.average is None:
         return state.model
-    kept = copy.deepcopy(state.model)
-    kept.load_state_dict(state.average.values)
-    return kept
+    model = copy.deepcopy(state.model)
+    model.load_state_dict(state.average.values)
+    return model
 
 
 @torch.no_grad()
-def _look(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
-    """Accuracy and estimated certified accuracy on test images: for the log, nothing is chosen by it."""
+def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
+    """Accuracy and estimated certified accuracy on test images: for the log only, no choice depends on them."""
     model.eval()
-    extractor, head = export(model.extractor).float(), head_of(model, "smoothed")
-    right = proven = 0
+    extractor, head = export(model.extractor).float(), objectives.head_of(model, "smoothed")
+    lipschitz, correct, certified = objectives.lipschitz_estimate(model), 0, 0
     for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
         labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))
-        right += int((head(features).argmax(dim=1) == labels).sum())
-        if stretch_of(model) is not None:
-            proven += int(proven_estimate(head, features, labels, reach_of(model, recipe.training.radius)).sum())
-    share = math.nan if stretch_of(model) is None else proven / len(test)
-    return {"test_accuracy": right / len(test), "test_certified_estimate": share}
+        correct += int((head(features).argmax(dim=1) == labels).sum())
+        if lipschitz is not None:
+            radius = lipschitz * recipe.training.radius
+            certified += int(objectives.certified_estimate(head, features, labels, radius).sum())
+    share = math.nan if lipschitz is None else certified / len(test)
+    return {"test_accuracy": correct / len(test), "test_certified_estimate": share}
 
 
-def _keep(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:
-    """Write the model as it is now, and the log."""
+def _save_model(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:
+    """Write the smoothed model and the log."""
     about = {
         "recipe": recipe.as_dict(),
         "data": state.data,

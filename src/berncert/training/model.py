@@ -1,17 +1,16 @@
-"""The model of a recipe: fresh, or with the weights of a checkpoint to go on from."""
+"""The model of a recipe: a new one, or one with the weights of another training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork, build
 from berncert.floor.folders import differences
-from berncert.models.checkpoint import read, under
 from berncert.models.heads import Head, build_head, smoothed
+from berncert.models.tensor_file import read_tensors, strip_prefix
 from berncert.polynomial import smooth
 from berncert.training.recipes import Recipe
 from berncert.training.state import FORMAT as STATE_FORMAT
@@ -19,7 +18,7 @@ from berncert.training.state import STATE
 
 
 def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:
-    """The untrained model, from the recipe's seed."""
+    """The untrained model, with weights drawn by the recipe's seed."""
     settings = recipe.model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
@@ -35,7 +34,7 @@ def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> C
 
 
 def smoothed_classifier(model: Classifier) -> Classifier:
-    """What is certified: the extractor frozen, its numbers rounded to float32; the head replaced by its polynomial."""
+    """The model to certify: its extractor is frozen and rounded to float32, its head replaced by its polynomial."""
     assert isinstance(model.head, Head)
     frozen = Classifier(model.extractor, smoothed(model.head)).eval().freeze()
     assert isinstance(frozen.extractor, FrozenNetwork)
@@ -43,30 +42,29 @@ def smoothed_classifier(model: Classifier) -> Classifier:
 
 
 def warm_start(model: Classifier, path: str) -> None:
-    """Take over the weights of another training; a polynomial head takes over what the head there computes."""
+    """Copy the weights of another training; a polynomial head becomes the polynomial of the other head."""
     start = trained_model(Path(path))
     for name in ("extractor", "head"):
-        mine, its = getattr(model, name), getattr(start, name)
-        there: dict[str, Any] = its.description
-        wanted: dict[str, Any] = mine.description
-        if there == wanted:
-            mine.load_state_dict(its.state_dict())
-        elif name == "head" and wanted["kind"] == "polynomial" and there["dim"] == wanted["dim"]:
-            coefficients = smooth(its, wanted["dim"], wanted["degree"]).coefficients
-            mine.load_state_dict({"layers.coefficients": coefficients})
+        part, source = getattr(model, name), getattr(start, name)
+        expected, got = part.description, source.description
+        if got == expected:
+            part.load_state_dict(source.state_dict())
+        elif name == "head" and expected["kind"] == "polynomial" and got["dim"] == expected["dim"]:
+            coefficients = smooth(source, expected["dim"], expected["degree"]).coefficients
+            part.load_state_dict({"layers.coefficients": coefficients})
         else:
             raise ValueError(
                 f"expected a start with the {name} of the recipe, got {path}, which differs in "
-                f"{', '.join(differences(there, wanted))}"
+                f"{', '.join(differences(got, expected))}"
             )
 
 
 def trained_model(folder: Path) -> Classifier:
-    """The model of a training as it can be trained further, with the mean of its weights if one was taken."""
+    """The model of a training, which can be trained further, with the running mean of its weights if there is one."""
     file = folder / STATE if folder.is_dir() else folder
     if not file.is_file():
         raise FileNotFoundError(f"expected the folder of a training, with a {STATE} in it, got {str(folder)!r}")
-    tensors, about = read(file, STATE_FORMAT)
+    tensors, about = read_tensors(file, STATE_FORMAT)
     model = build_model(Recipe.from_dict(about["recipe"]), tuple(about["data"]["shape"]), len(about["data"]["classes"]))
-    model.load_state_dict(under("average.", tensors) or under("model.", tensors))
+    model.load_state_dict(strip_prefix("average.", tensors) or strip_prefix("model.", tensors))
     return model.eval()

@@ -1,7 +1,7 @@
-"""What training makes small: cross-entropies of clean, attacked or noisy images, or of what an attacker could reach.
+"""The losses of training: cross-entropies of clean, attacked or noisy images, or of the worst case within a radius.
 
-Radii are in the units of the pixels. An extractor with Lipschitz constant L takes a ball of radius r into one of radius
-`reach` = L r in feature space, so that there the worst case is found by calculus on a polynomial in few variables.
+An extractor with Lipschitz constant L maps a ball of radius r in pixel space into a ball of radius L r, the
+`feature_radius`, in feature space. There the worst case is found by calculus on a polynomial in few variables.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from berncert.training.recipes.settings import TrainingSettings
 NEWTON_STEPS, BISECTIONS = 5, 30
 
 
-class Outcome(NamedTuple):
-    """Of one batch."""
+class BatchLoss(NamedTuple):
+    """The loss and the predictions of one batch."""
 
     loss: Tensor
-    right: Tensor
-    """Whether each image gets its class, as it came into the network."""
+    correct: Tensor
+    """Whether each image, augmented or attacked as it was, is classified correctly."""
     features: Tensor
     head: nn.Module
 
 
-def outcome(
+def batch_loss(
     settings: TrainingSettings, model: Classifier, images: Tensor, labels: Tensor, radius: float, noise: torch.Generator
-) -> Outcome:
-    """The loss of this batch for the radius that the schedule has come to."""
+) -> BatchLoss:
+    """The loss of a batch; `radius` is in pixel space, as far as its schedule has raised it."""
     if settings.objective == "adversarial" and radius > 0:
         images = attacked_images(settings, model, images, labels, radius, noise)
     elif settings.objective == "gaussian":
@@ -48,78 +48,78 @@ def outcome(
     if settings.objective != "certified":
         clean = logits = head(features)
     elif settings.attack_steps:
-        clean = logits = head(attacked_features(head, features, labels, reach_of(model, radius), settings))
+        clean = logits = head(attacked_features(head, features, labels, feature_radius(model, radius), settings))
     else:
-        clean, logits = raised_logits(head, features, labels, reach_of(model, radius))
-    right = clean.detach().argmax(dim=1) == labels
+        clean, logits = raised_logits(head, features, labels, feature_radius(model, radius))
+    correct = clean.detach().argmax(dim=1) == labels
     loss = F.cross_entropy(logits / settings.temperature, labels) * settings.temperature
     if settings.boundary_weight:
         loss = loss - settings.boundary_weight * boundary_term(head, features, labels)
-    return Outcome(loss, right, features, head)
+    return BatchLoss(loss, correct, features, head)
 
 
 def head_of(model: Classifier, through: str) -> nn.Module:
-    """The base head, or the polynomial in its place, with gradients to the same parameters."""
+    """The base head, or its Bernstein polynomial, with gradients to the same parameters."""
     head = model.head
     return smoothed(head, differentiable=True) if through == "smoothed" and isinstance(head, Head) else head
 
 
-def stretch_of(model: Classifier) -> float | None:
-    """How far features move at most when pixels move by 1: what the construction aims at, None if at nothing."""
+def lipschitz_estimate(model: Classifier) -> float | None:
+    """The Lipschitz constant that the extractor's construction aims at; None if it aims at none."""
     estimate: float | None = getattr(model.extractor, "lipschitz_estimate", None)
     return estimate
 
 
-def reach_of(model: Classifier, radius: float) -> float:
-    """How far features move at most when pixels move by the radius."""
-    stretch = stretch_of(model)
-    if stretch is None:
+def feature_radius(model: Classifier, radius: float) -> float:
+    """The radius of the ball in feature space that contains the features of a ball of this radius in pixel space."""
+    lipschitz = lipschitz_estimate(model)
+    if lipschitz is None:
         raise ValueError(
             "expected an extractor in the lipschitz construction for the certified objective, got one whose constant "
             "is not known while it is trained; set construction='lipschitz', or train with objective='adversarial'"
         )
-    return radius * stretch
+    return radius * lipschitz
 
 
-def raised_logits(head: nn.Module, features: Tensor, labels: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-    """The logits, and the same with each rival's raised by what it gains on the label's within `reach`, to first order.
+def raised_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """The logits, and those with each rival's raised by the most it gains on the label's within the feature radius.
 
-    For affine heads this is the worst case of each rival exactly (but for the walls of the cube, where it is more), so
-    that the label's is still the largest if and only if the class is proven.
+    The gain is computed to first order. For affine heads it is exactly the worst case of each rival (near the walls of
+    the cube it is more), so that the label's logit is still the largest if and only if the class is proven.
     """
-    logits, slopes = _smooth(head).linearise(features)
+    logits, slopes = _require_smoothed(head).linearise(features)
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
     gains: Tensor = torch.linalg.vector_norm(slopes - own, dim=2)
-    return logits, logits + reach * gains
+    return logits, logits + radius * gains
 
 
-def _smooth(head: nn.Module) -> SmoothedHead:
+def _require_smoothed(head: nn.Module) -> SmoothedHead:
     if not isinstance(head, SmoothedHead):
         raise TypeError(f"expected a smoothed head, got {type(head).__name__}; set through='smoothed'")
     return head
 
 
 def attacked_features(
-    head: nn.Module, features: Tensor, labels: Tensor, reach: float, settings: TrainingSettings
+    head: nn.Module, features: Tensor, labels: Tensor, radius: float, settings: TrainingSettings
 ) -> Tensor:
-    """Features moved by gradient ascent on the loss, by at most `reach` in l2 and within the cube."""
+    """Features moved by gradient ascent on the loss, within the cube and the feature radius in l2."""
     start = features.detach()
-    fixed = SmoothedHead(_smooth(head).coefficients.detach())
-    moved, step = start, 2.0 * reach / settings.attack_steps
+    fixed = SmoothedHead(_require_smoothed(head).coefficients.detach())
+    moved, step = start, 2.0 * radius / settings.attack_steps
     for _ in range(settings.attack_steps):
         logits, slopes = fixed.linearise(moved)
         pull = (logits / settings.temperature).softmax(dim=1) - F.one_hot(labels, logits.shape[1])
         slope = torch.einsum("nk,nkd->nd", pull, slopes)  # of the cross-entropy, up to a factor
         offset = moved + step * F.normalize(slope, dim=1) - start
         length: Tensor = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
-        moved = (start + offset * (reach / length.clamp_min(1e-12)).clamp(max=1)).clamp(0, 1)
+        moved = (start + offset * (radius / length.clamp_min(1e-12)).clamp(max=1)).clamp(0, 1)
     return features + (moved - start)
 
 
 def attacked_images(
     settings: TrainingSettings, model: Classifier, images: Tensor, labels: Tensor, radius: float, noise: torch.Generator
 ) -> Tensor:
-    """PGD in pixel space, in evaluation mode, on the head that the loss is taken of."""
+    """Images attacked by PGD in pixel space, in evaluation mode, through the head that the loss uses."""
     seed = int(torch.randint(2**31, (1,), generator=noise))
     attack = Pgd(steps=settings.attack_steps, loss="cross_entropy", seed=seed)
     with evaluating(model):
@@ -130,15 +130,16 @@ def attacked_images(
 
 
 def boundary_term(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
-    """The paper's F-hat = min over x of phi(x)^2 / 2 + |x0 - x|^2, phi the lead over the runner-up; mean of right rows.
+    """The paper's F-hat = min over x of phi(x)^2 / 2 + |x0 - x|^2, where phi is the margin over the runner-up.
 
-    Gauss-Newton finds the minimiser; there the derivative is that of F-hat with x held fixed.
+    It is the mean over the images that are classified correctly. Gauss-Newton finds the minimiser; the derivative of
+    F-hat is the one with x held fixed there.
     """
     with torch.no_grad():
         first, second = head(features).topk(2, dim=1).indices.unbind(1)
-    right = first == labels
+    correct = first == labels
 
-    def lead(x: Tensor) -> Tensor:
+    def margin(x: Tensor) -> Tensor:
         logits: Tensor = head(x)
         return (logits.gather(1, first[:, None]) - logits.gather(1, second[:, None])).squeeze(1)
 
@@ -146,19 +147,19 @@ def boundary_term(head: nn.Module, features: Tensor, labels: Tensor) -> Tensor:
     x = start.clone()
     for _ in range(NEWTON_STEPS):
         x = x.requires_grad_()
-        value = lead(x)
+        value = margin(x)
         (slope,) = torch.autograd.grad(value.sum(), x)
         with torch.no_grad():
             x = _nearest(start, slope, value - (slope * x).sum(dim=1))
-    energy = lead(x.detach()).square() / 2 + (features - x.detach()).square().sum(dim=1)
-    mean: Tensor = (energy * right).sum() / right.sum().clamp_min(1)
+    energy = margin(x.detach()).square() / 2 + (features - x.detach()).square().sum(dim=1)
+    mean: Tensor = (energy * correct).sum() / correct.sum().clamp_min(1)
     return mean
 
 
 def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
     """The minimiser over the cube of (slope x + constant)^2 / 2 + |start - x|^2.
 
-    It is clip(start - t slope) for the t at which slope x + constant = 2 t, found by halving: the left side falls in t.
+    It is clip(start - t slope) for the t at which slope x + constant = 2 t, by bisection, as the left side falls.
     """
 
     def moved(t: Tensor) -> Tensor:
@@ -174,6 +175,6 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def proven_estimate(head: nn.Module, features: Tensor, labels: Tensor, reach: float) -> Tensor:
-    """Whether each image would be certified at this reach, to first order: an estimate, exact for affine heads."""
-    return raised_logits(head, features, labels, reach)[1].argmax(dim=1) == labels
+def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> Tensor:
+    """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
+    return raised_logits(head, features, labels, radius)[1].argmax(dim=1) == labels

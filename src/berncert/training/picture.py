@@ -1,4 +1,4 @@
-"""The log of a training as a picture."""
+"""A picture of the log of a training."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL
 
-CURVES = {  # column of the log -> label, colour, line; test solid, training thin
-    "test_accuracy": ("test images right", CLASS_STYLES[0].ink, "-"),
-    "accuracy": ("training images right, as augmented or attacked", CLASS_STYLES[0].ink, ":"),
+CURVES = {  # column of the log -> label, colour, line: solid for test images, dotted for training images
+    "test_accuracy": ("accuracy on test images", CLASS_STYLES[0].ink, "-"),
+    "accuracy": ("accuracy on training images, as augmented or attacked", CLASS_STYLES[0].ink, ":"),
     "test_certified_estimate": ("test images certified at the radius (estimate)", CLASS_STYLES[1].ink, "-"),
     "certified_estimate": ("training images certified (estimate)", CLASS_STYLES[1].ink, ":"),
 }
 
 
 def training_figure(log: Sequence[Mapping[str, float]], title: str) -> Figure:
-    """Accuracies over the epochs, and below them the loss."""
+    """A figure of the accuracies over the epochs, with the loss below."""
     figure = Figure(figsize=(7.2, 5.4), layout="constrained")
     shares, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     epochs = [row["epoch"] for row in log]

@@ -1,36 +1,36 @@
-"""What changes while training goes on, as pure functions of the share that is done: there is no state to save."""
+"""Schedules as pure functions of the share of the training that is done, so that they have no state to save."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-FIRST, LAST = 1 / 25, 1e-4  # of the greatest learning rate: where onecycle starts and ends
+FIRST, LAST = 1 / 25, 1e-4  # the start and the end of onecycle, as shares of the largest learning rate
 
 
 def onecycle(done: float, warmup: float) -> float:
-    """Up along a half cosine, then down along another."""
+    """A factor that rises along a half cosine during the warm-up, then falls along another."""
     if done < warmup:
         return _between(FIRST, 1.0, done / warmup)
     return _between(1.0, LAST, (done - warmup) / (1 - warmup))
 
 
 def cosine(done: float, warmup: float) -> float:
-    """Down along a half cosine."""
+    """A factor that falls along a half cosine."""
     return _between(1.0, 0.0, done)
 
 
 def constant(done: float, warmup: float) -> float:
-    """Always the same."""
+    """A factor that is always 1."""
     return 1.0
 
 
 SCHEDULES: dict[str, Callable[[float, float], float]] = {"onecycle": onecycle, "cosine": cosine, "constant": constant}
-"""(share done, share of the warm-up) -> factor of the learning rate."""
+"""The names of schedules -> (share done, share of the warm-up) -> factor of the learning rate."""
 
 
-def grown(done: float, warmup: float) -> float:
-    """From 0 to 1 in the warm-up, then 1: of the radius."""
+def radius_factor(done: float, warmup: float) -> float:
+    """A factor of the radius that grows from 0 to 1 during the warm-up and stays there."""
     return min(1.0, done / warmup) if warmup > 0 else 1.0
 
 

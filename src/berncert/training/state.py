@@ -1,4 +1,4 @@
-"""A training's folder: the recipe, the log, the model so far, and the state that a killed run goes on from."""
+"""The folder of a training: its recipe, its log, the model so far, and the state from which it resumes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from torch import nn
 from berncert.certification.classifier import Classifier
 from berncert.floor.folders import claimed, differences, write_whole
 from berncert.floor.reading import parsed_json
-from berncert.models.checkpoint import FILE, read, under, write
+from berncert.models.checkpoint import FILE
+from berncert.models.tensor_file import read_tensors, strip_prefix, write_tensors
 from berncert.training.picture import training_figure
-from berncert.training.recipes import Recipe
+from berncert.training.recipes import SECTIONS, Recipe
 
 FORMAT = "berncert training state 1"
 STATE, MODEL, RECIPE = "state.safetensors", FILE, "recipe.json"
@@ -36,7 +37,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """One more step; buffers are as they are now, since the mean of e.g. two unit vectors is none."""
+        """Include the weights after a step; buffers are copied, as the mean of e.g. two unit vectors is not one."""
         self.steps += 1
         keep = min(self.decay, self.steps / (self.steps + 10))
         for key, value in model.state_dict().items():
@@ -48,18 +49,18 @@ class Average:
 
 @dataclass
 class State:
-    """All that the next step depends on, beside the recipe."""
+    """Everything that the next step depends on, besides the recipe and the images."""
 
     model: Classifier
     optimizer: torch.optim.Optimizer
     average: Average | None = None
     data: dict[str, Any] = field(default_factory=dict)
-    """What it is trained on, so that nothing else takes its place."""
+    """A description of the training images, so that a resumed training notices others."""
     epoch: int = 0
     log: list[dict[str, float]] = field(default_factory=list)
 
     def save(self, path: Path, recipe: Recipe) -> None:
-        """At once or not at all."""
+        """Write the state and the recipe to a file, whole or not at all."""
         tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in values.items()}
@@ -73,29 +74,29 @@ class State:
             "recipe": recipe.as_dict(),
             "data": self.data,
         }
-        write(path, tensors, FORMAT, about)
+        write_tensors(path, tensors, FORMAT, about)
 
     def restore(self, path: Path, recipe: Recipe) -> Self:
-        """As it was when it was saved, by the same recipe and on the same images."""
+        """Load the state that was saved; an error if the recipe or the images differ."""
         try:
-            tensors, about = read(path, FORMAT)
+            tensors, about = read_tensors(path, FORMAT)
         except ValueError as error:
             raise ValueError(f"{error}, or delete {path} to start again") from error
-        _same(path.parent, about["recipe"], recipe)
-        other = differences(about["data"], self.data)
-        if other:
+        _check_same_recipe(path.parent, about["recipe"], recipe)
+        changed = differences(about["data"], self.data)
+        if changed:
             raise ValueError(
-                f"expected the data that the training in {path.parent} began with, got another: {', '.join(other)}; "
-                "choose another folder, or delete that one to start again"
+                f"expected the data that the training in {path.parent} began with, got other data: "
+                f"{', '.join(changed)}; choose another folder, or delete that one to start again"
             )
-        self.model.load_state_dict(under("model.", tensors))
+        self.model.load_state_dict(strip_prefix("model.", tensors))
         optimizer = self.optimizer.state_dict()
-        for key, value in under("optimizer.", tensors).items():
+        for key, value in strip_prefix("optimizer.", tensors).items():
             index, name = key.split(".", 1)
             optimizer["state"].setdefault(int(index), {})[name] = value
         self.optimizer.load_state_dict(optimizer)
         if self.average is not None:
-            for key, value in under("average.", tensors).items():
+            for key, value in strip_prefix("average.", tensors).items():
                 self.average.values[key].copy_(value)
             self.average.steps = about["average_steps"]
         self.epoch, self.log = about["epoch"], about["log"]
@@ -103,18 +104,18 @@ class State:
 
 
 @contextmanager
-def claim(folder: Path, recipe: Recipe) -> Iterator[None]:
-    """The folder, for this recipe and this process alone; one that holds another training is refused."""
+def claim_folder(folder: Path, recipe: Recipe) -> Iterator[None]:
+    """Reserve the folder for this recipe and this process; a folder with another training is refused."""
     with claimed(folder, "training"):
         if (folder / RECIPE).exists():
-            _same(folder, _read_recipe(folder / RECIPE), recipe)
-        for name in FILES:  # of a run that was killed while it wrote
+            _check_same_recipe(folder, _read_recipe(folder / RECIPE), recipe)
+        for name in FILES:  # left by a run that was killed while it wrote
             (folder / f".{name}.partial").unlink(missing_ok=True)
         yield
 
 
-def keep_recipe(folder: Path, recipe: Recipe) -> None:
-    """Say what this folder is of, once it is known that it can be trained."""
+def write_recipe(folder: Path, recipe: Recipe) -> None:
+    """Write the recipe into the folder."""
     write_whole(folder / RECIPE, (json.dumps(recipe.as_dict(), indent=2) + "\n").encode())
 
 
@@ -128,28 +129,28 @@ def _read_recipe(path: Path) -> dict[str, Any]:
     return found
 
 
-def _same(folder: Path, found: Mapping[str, Any], recipe: Recipe) -> None:
-    with suppress(ValueError):  # settings that were not there yet are at their defaults
+def _check_same_recipe(folder: Path, found: Mapping[str, Any], wanted: Recipe) -> None:
+    """Raise a ValueError if the recipe found in the folder has other settings; its name does not matter."""
+    with suppress(ValueError):  # settings that did not exist yet have their defaults
         found = Recipe.from_dict(found).as_dict()
-    decides = {"data", "model", "training"}  # a name does not
-    there, here = ({key: its[key] for key in its.keys() & decides} for its in (found, recipe.as_dict()))
-    told = differences(there, here)
-    if told:
+    old, new = ({key: recipe[key] for key in recipe.keys() & SECTIONS.keys()} for recipe in (found, wanted.as_dict()))
+    changed = differences(old, new)
+    if changed:
         raise ValueError(
-            f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(told)}; "
+            f"expected a new folder or one of the same training, got {folder}, which differs in {', '.join(changed)}; "
             "choose another folder, or delete that one to start again"
         )
 
 
 def write_log(folder: Path, log: list[dict[str, float]]) -> None:
-    """One line for each epoch, in full precision."""
+    """Write a line for each epoch, in full precision."""
     if log:
         rows = ["\t".join(log[0]), *("\t".join(repr(row[name]) for name in log[0]) for row in log)]
         write_whole(folder / LOG, ("\n".join(rows) + "\n").encode())
 
 
 def write_picture(folder: Path, log: list[dict[str, float]], title: str) -> None:
-    """The log as a picture."""
+    """Draw the log and write the picture."""
     picture = io.BytesIO()
     training_figure(log, title).savefig(picture, dpi=120)
     write_whole(folder / PICTURE, picture.getvalue())

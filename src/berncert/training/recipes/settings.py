@@ -1,4 +1,4 @@
-"""The settings of a recipe. Names of what needs torch are listed here, so that --help does not; tests compare them."""
+"""The settings of a recipe. They are also the flags of `berncert train`, so nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ ARCHITECTURES = (
     "mlp", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110", "wide_resnet", "wide_resnet10_2",
     "wide_resnet28_10", "vgg", "vgg11", "vgg19",
 )  # fmt: skip
+"""The names in `berncert.extractor.ARCHITECTURES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(Settings):
-    """What is learnt from."""
+    """The images."""
 
     dataset: str = setting("digits", "a data set's name, or the path of a folder of images or of an .npz file")
-    train_limit: int | None = setting(None, "only so many training images, drawn by the seed", least=1)
-    test_limit: int | None = setting(1000, "how many test images are looked at after each epoch, for the log", least=1)
-    crop: int = setting(0, "augmentation: shift by up to so many pixels, what comes in is grey", least=0)
+    train_limit: int | None = setting(None, "use only so many training images, drawn by the seed", least=1)
+    test_limit: int | None = setting(1000, "the number of test images evaluated after each epoch, for the log", least=1)
+    crop: int = setting(0, "augmentation: shift by up to so many pixels, with grey at the edges", least=0)
     flip: bool = setting(False, "augmentation: mirror half of the images")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings(Settings):
-    """What is trained."""
+    """The network and its head."""
 
     architecture: str = setting("mlp", "the extractor", choices=ARCHITECTURES)
     construction: str = setting("lipschitz", "1-Lipschitz layers, or the paper's", choices=("lipschitz", "paper"))
     dim: int = setting(10, "the number of features", least=1)
-    side: float | None = setting(None, "of the cube that the features lie in, in pixel units (lipschitz)", above=0)
-    mean: tuple[float, ...] | None = setting(None, "of each channel, subtracted first")
-    std: tuple[float, ...] | None = setting(None, "of each channel, divided by first")
+    side: float | None = setting(None, "side of the cube of the features, in pixel units (lipschitz)", above=0)
+    mean: tuple[float, ...] | None = setting(None, "mean of each channel, subtracted from the image")
+    std: tuple[float, ...] | None = setting(None, "standard deviation of each channel, by which the image is divided")
     head: str = setting("identity", "from features to logits", choices=("identity", "affine", "mlp", "polynomial"))
     head_width: int = setting(32, "hidden units of the mlp head", least=1)
-    degree: int = setting(1, "of the Bernstein polynomial that takes the head's place", least=1)
-    options: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"help": "of the architecture, e.g. depth and width"}
-    )
+    degree: int = setting(1, "degree of the Bernstein polynomial that replaces the head", least=1)
+    options: Mapping[str, Any] = field(default_factory=dict, metadata={"help": "of the architecture, e.g. width=128"})
 
     def __post_init__(self) -> None:
         if not isinstance(self.options, Mapping):
@@ -54,30 +53,30 @@ class ModelSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """How it is trained."""
+    """The objective and the optimisation."""
 
     objective: str = setting(
-        "certified", "what is made small", choices=("plain", "adversarial", "certified", "gaussian")
+        "certified", "the loss that is minimised", choices=("plain", "adversarial", "certified", "gaussian")
     )
-    through: str = setting("smoothed", "the head that the loss is taken of", choices=("base", "smoothed"))
-    radius: float = setting(0.3, "l2, in pixel units: of the attack, or of what is to be proven", least=0)
+    through: str = setting("smoothed", "the head that the loss uses", choices=("base", "smoothed"))
+    radius: float = setting(0.3, "l2 radius in pixel units, of the attack or of the certificates to train for", least=0)
     radius_warmup: float = setting(0.2, "the share of the training in which the radius grows from 0", least=0)
-    attack_steps: int = setting(0, "gradient steps of the attack; certified: 0 takes the linearised margins", least=0)
+    attack_steps: int = setting(0, "gradient steps of the attack; with certified, 0 uses linearised margins", least=0)
     noise: float = setting(0.25, "standard deviation of the noise (gaussian)", least=0)
-    temperature: float = setting(1.0, "logits are divided by it; a small one pushes few images hard", above=0)
-    boundary_weight: float = setting(0.0, "of the paper's fine-tuning term, minus F-hat", least=0)
+    temperature: float = setting(1.0, "the logits are divided by it; a small one pushes few images hard", above=0)
+    boundary_weight: float = setting(0.0, "weight of the paper's fine-tuning term, minus F-hat", least=0)
     epochs: int = setting(10, "passes over the training images", least=1)
-    batch_size: int = setting(256, "images of one step", least=1)
-    optimizer: str = setting("adam", "the rule of a step", choices=("adam", "sgd"))
-    lr: float = setting(0.01, "the greatest learning rate", above=0)
+    batch_size: int = setting(256, "images in one step", least=1)
+    optimizer: str = setting("adam", "the optimizer", choices=("adam", "sgd"))
+    lr: float = setting(0.01, "the largest learning rate", above=0)
     head_lr: float = setting(1.0, "the head's learning rate, as a multiple of the extractor's", above=0)
-    weight_decay: float = setting(0.0, "pull of the weights towards 0", least=0)
-    schedule: str = setting("onecycle", "of the learning rate", choices=("onecycle", "cosine", "constant"))
-    lr_warmup: float = setting(0.2, "the share of the training in which onecycle's learning rate rises", least=0)
-    ema: float = setting(0.0, "decay of the running mean of the weights, which is then kept; 0 keeps the last", least=0)
+    weight_decay: float = setting(0.0, "weight decay, towards 0", least=0)
+    schedule: str = setting("onecycle", "schedule of the learning rate", choices=("onecycle", "cosine", "constant"))
+    lr_warmup: float = setting(0.2, "onecycle: the share of the training in which the learning rate rises", least=0)
+    ema: float = setting(0.0, "decay of the running mean of the weights, which is saved; 0 saves the last", least=0)
     precision: str = setting("float32", "of the extractor; bfloat16 on a GPU only", choices=("float32", "bfloat16"))
-    start: str | None = setting(None, "the folder of a training whose weights to start from, for fine-tuning")
-    seed: int = setting(0, "of weights, order, augmentation and noise", least=0)
+    start: str | None = setting(None, "fine-tuning: the folder of a training whose weights to start from")
+    seed: int = setting(0, "seed of weights, order, augmentation and noise", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,8 +85,8 @@ class TrainingSettings(Settings):
                 raise ValueError(f"expected {name} below 1, got {getattr(self, name)}; it is a share")
         if self.objective == "certified" and self.through != "smoothed":
             raise ValueError(
-                f"expected through='smoothed' with the certified objective, got {self.through!r}; what is proven is "
-                "proven of the smoothed head"
+                f"expected through='smoothed' with the certified objective, got {self.through!r}; certificates are "
+                "those of the smoothed head"
             )
         if self.objective == "adversarial" and not self.attack_steps:
-            raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper took 20")
+            raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper uses 20")

@@ -1,4 +1,4 @@
-"""What the work runs on: a device, and a number of threads."""
+"""The device and the number of threads that torch computes with."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from berncert.floor.arguments import checked_count
 
 
 def chosen_device(name: torch.device | str | None) -> torch.device:
+    """The device of that name; None is a GPU if there is one, else the CPU."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,7 +25,7 @@ def chosen_device(name: torch.device | str | None) -> torch.device:
 
 
 def use_threads(count: int | None) -> None:
-    """So many threads for torch, on the CPU; None leaves its own choice."""
+    """Let torch use so many threads on the CPU; None leaves the choice to torch."""
     if count is None:
         return
     threads, most = checked_count("threads", count), 4 * (os.cpu_count() or 1)
