@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("expected max_boxes >= 1, got 0", "expected a whole number --max-boxes >= 1, got 0"),
+        ("expected max_boxes >= 1, got 0", "expected --max-boxes >= 1, got 0"),
         ("expected limit >= 1, got 0", "expected --limit >= 1, got 0"),
         ("expected a finite norm > 0, got nan", "expected a finite --norm > 0, got nan"),
         ("expected a whole number limit >= 1", "expected a whole number --limit >= 1"),
