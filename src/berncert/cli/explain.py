@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
 from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
-from berncert.reporting.picture_files import picture_path, try_to_write, write_picture
+from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.methods import Exact
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
     settings = settings_of(Exact, arguments)
-    picture = None if arguments.out is None else picture_path(arguments.out)
+    picture = None if arguments.out is None else file_path(arguments.out, PICTURES)
     model = loaded(arguments.model, settings.degree)
     settings = with_data(arguments.model, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from berncert.floor.claims import Claim
 from berncert.reporting.curves import Curve, curves_of
 from berncert.reporting.curves.figure import COLOURS, MOST_BESIDE, STYLES, curve_figure
-from berncert.reporting.picture_files import rendered
+from berncert.reporting.files import rendered
 from berncert.runs.records import Run
 
 SUFFIXES = (".png", ".svg", ".pdf")
