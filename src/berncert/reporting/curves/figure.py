@@ -21,6 +21,7 @@ from berncert.floor.arrays import Floats
 from berncert.floor.claims import Claim
 from berncert.floor.palette import GREY, INK, PALE, SMALL
 from berncert.reporting.curves.curve import Curve, common_norm, share_name
+from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
 
 COLOURS = (
     "#1d4f91", "#d9820b", "#590d0d", "#4fb0c2", "#c2a06b", "#751fcc", "#9c8ae6", "#a6636d", "#a64319", "#591b4a",
@@ -36,7 +37,7 @@ STYLES: Mapping[Claim, Mapping[str, Any]] = {
 MARKER: Mapping[str, Any] = {"marker": "o", "markersize": 4.2, "markerfacecolor": "white", "markeredgewidth": 1.1}
 LIMITS = {Claim.ESTIMATE: ", not proven", Claim.ATTACK: ", upper limit"}
 """What is added to the name of a claim, so that nobody takes it for a proof."""
-MESSAGE = "How many images are classified correctly, and stay so within a radius"
+TITLE = "How many images are classified correctly, and stay so within a radius"
 WIDTH, HEIGHT, MARGINS = 7.6, 4.7, (0.62, 0.25, 0.55, 0.72)  # inches; left, right, bottom, top
 LINE_HEIGHT, TITLE_HEIGHT, PAD, SAMPLE = 0.165, 0.21, 0.07, 0.34  # inches; around a label, of a line in the legend
 STRETCH = 3.0  # times the last proven radius: as far as estimates are shown
@@ -98,7 +99,7 @@ def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure
     norm = common_norm(curves)
     left, right, bottom, above = MARGINS
     labels = [_folded(curve.label, LONGEST) for curve in curves]
-    message = _folded(MESSAGE if title is None else title, LONGEST_TITLE)
+    message = _folded(TITLE if title is None else title, LONGEST_TITLE)
     above += TITLE_HEIGHT * message.count("\n")
     frame = Frame(_end(curves), _top(curves), WIDTH - left - right, HEIGHT - bottom - above)
     places = _places(curves, labels, frame) if len(curves) <= MOST_BESIDE else None
@@ -135,9 +136,8 @@ def _top(curves: Sequence[Curve]) -> float:
 
 
 def _prepare(axes: Axes, frame: Frame, norm: float, shares: str) -> None:
-    name = r"\infty" if np.isinf(norm) else f"{norm:g}"
     axes.set(xlim=(0, frame.end), ylim=(0, frame.top))
-    axes.set_xlabel(rf"radius in the $\ell_{{{name}}}$ norm, pixel units", fontsize=9.5, color=INK)
+    axes.set_xlabel(f"radius in the {norm_symbol(norm)} norm, pixel units", fontsize=9.5, color=INK)
     axes.set_ylabel(f"{shares} (% of the images)", fontsize=9.5, color=INK)
     axes.grid(axis="y", color=PALE, linewidth=0.7)
     axes.set_axisbelow(True)
@@ -254,12 +254,9 @@ def _title(figure: Figure, message: str, detail: str) -> None:
     size = figure.get_size_inches()
     below = TITLE_HEIGHT * message.count("\n")
     left: dict[str, Any] = {"x": 0.17 / size[0], "parse_math": False}
-    top = {"y": 1 - 0.16 / size[1], "va": "top", "linespacing": 1.2}
-    figure.text(s=message, fontsize=11.5, fontweight="bold", color=INK, **top, **left)
+    figure.text(s=message, y=1 - 0.16 / size[1], linespacing=1.2, **{**MESSAGE, "va": "top"}, **left)
     y = 1 - (0.5 + below) / size[1]
-    figure.text(
-        s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, va="baseline", fontsize=SMALL, color=GREY, **left
-    )
+    figure.text(s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, **DETAIL, **left)
 
 
 def _darker(colour: str) -> str:

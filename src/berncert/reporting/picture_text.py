@@ -1,0 +1,17 @@
+"""Text in pictures: the styles of messages and details, and the symbol of a norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from berncert.floor.palette import GREY, INK, SMALL
+
+MESSAGE: Mapping[str, Any] = {"fontsize": 11.5, "fontweight": "bold", "color": INK, "va": "baseline"}
+DETAIL: Mapping[str, Any] = {"fontsize": SMALL, "color": GREY, "va": "baseline"}
+
+
+def norm_symbol(norm: float) -> str:
+    """The norm's symbol in mathematical type."""
+    return r"$\ell_\infty$" if math.isinf(norm) else rf"$\ell_{{{norm:g}}}$"
