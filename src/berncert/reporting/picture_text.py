@@ -14,4 +14,5 @@ DETAIL: Mapping[str, Any] = {"fontsize": SMALL, "color": GREY, "va": "baseline"}
 
 def norm_symbol(norm: float) -> str:
     """The norm's symbol in mathematical type."""
-    return r"$\ell_\infty$" if math.isinf(norm) else rf"$\ell_{{{norm:g}}}$"
+    p = r"\infty" if math.isinf(norm) else f"{norm:g}"
+    return rf"$\ell_{{{p}}}$"

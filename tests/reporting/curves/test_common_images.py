@@ -125,10 +125,10 @@ def test_a_table_that_does_not_say_its_data_goes_where_its_labels_agree(
 def test_parts_of_data_that_was_divided_count_in_the_same_numbers(tmp_path: Path) -> None:
     curves = []
     for split, numbers in {"test": [1, 4], "all": [0, 1, 2, 3, 4], "train": [0, 2, 3]}.items():
-        told = {"name": "./mine", "split": split, "images": len(numbers), "division": {"images": 5}}
+        recorded = {"name": "./mine", "split": split, "images": len(numbers), "division": {"images": 5}}
         ones = np.ones(len(numbers), dtype=int)
         rows = {"idx": np.array(numbers), "label": ones, "predict": ones, "radius": ones * 0.5, "correct": ones}
-        about = {"claim": "PROVEN", "settings": {"norm": 2}, "data": told}
+        about = {"claim": "PROVEN", "settings": {"norm": 2}, "data": recorded}
         curves.append(Curve(split, Run(tmp_path, about, rows)))
     matched, notes = on_common_images(curves[:2])
     assert [len(curve.run) for curve in matched] == [2, 2]

@@ -1,4 +1,4 @@
-"""The picture of curves: lines are the exact steps, styles tell claims, labels cover nothing, files are reproduced."""
+"""The picture of curves: lines are the exact steps, styles differ by claim, labels cover nothing, files repeat."""
 
 from __future__ import annotations
 

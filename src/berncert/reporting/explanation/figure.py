@@ -109,12 +109,12 @@ def derivation(explained: Explanation) -> list[str]:
 def _draw_images(explained: Explanation, panels: Sequence[Axes]) -> None:
     """The image; the image of another class that was found; the difference."""
     sample, found = explained.sample, explained.found
-    _show(panels[0], sample.image, f"classified as '{explained.name(explained.predicted)}'")
+    _show(panels[0], sample.image, f"seen as '{explained.name(explained.predicted)}'")
     if found is None:
         for axes in panels[1:]:
             axes.set_axis_off()
         return
-    _show(panels[1], found.image, f"classified as '{explained.name(found.predicted)}'")
+    _show(panels[1], found.image, f"seen as '{explained.name(found.predicted)}'")
     change = found.image - sample.image.double()
     most = float(change.abs().max())
     _show(panels[2], 0.5 + change / (2 * most), f"the change (max {ceil_digits(most, 2)})", diverging=True)

@@ -142,16 +142,16 @@ def _window(witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> tuple[F
 
 def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> None:
     """The image as a dot, each witness as a cross, a thin line between them."""
-    words: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": INK, "zorder": 7, **HALO}
+    style: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": INK, "zorder": 7, **HALO}
     own = styles_of(explained)[explained.predicted].ink
     for row, (name, (x, y)) in enumerate(witnesses):
         axes.plot([0, x], [0, y], color=INK, linewidth=0.7, zorder=4)
         axes.scatter([x], [y], s=34, marker="x", color=INK, linewidths=1.5, zorder=5)
         if row == 0:
-            axes.annotate("witness", (x, y), (6, -4), va="top", **words)
+            axes.annotate("witness", (x, y), (6, -4), va="top", **style)
         else:  # a third class may lead there, so it needs its name
-            axes.annotate(f"'{name}' overtakes", (x, y), (0, 6), ha="center", **words)
-    axes.annotate(f"this {explained.sample.kind}", (0, 0), (-7, 6), ha="right", **words)
+            axes.annotate(f"'{name}' overtakes", (x, y), (0, 6), ha="center", **style)
+    axes.annotate(f"this {explained.sample.kind}", (0, 0), (-7, 6), ha="right", **style)
     axes.scatter([0], [0], s=44, color=own, edgecolors="white", linewidths=0.8, zorder=5)
     width, height = np.array(WORDS) * float(np.diff(axes.get_xlim())[0])
     corners = np.array([[-width, -height], [width, -height], [width, height], [-width, height]])

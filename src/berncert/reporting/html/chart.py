@@ -78,16 +78,20 @@ def scale_to(greatest: float) -> Scale:
     return next(Scale(end, ticks) for end, ticks in ends if end >= wanted)
 
 
+def correct_radii(run: Run) -> Floats:
+    """The finite radii of the correct images."""
+    return run.radius[run.correct & np.isfinite(run.radius)]
+
+
 def reach(run: Run) -> float:
     """The radius beyond which hardly a correct image is left; 0 if there is none."""
-    radii = run.radius[run.correct & np.isfinite(run.radius)]
+    radii = correct_radii(run)
     return float(np.quantile(radii, 1 - ROOM, method="higher")) if len(radii) else 0.0
 
 
 def own_scale(run: Run) -> Scale:
     """The scale for the histogram of one run: to its largest radius, unless that is far beyond all others."""
-    radii = run.radius[run.correct & np.isfinite(run.radius)]
-    return scale_to(min(float(radii.max(initial=0)), FAR * reach(run)))
+    return scale_to(min(float(correct_radii(run).max(initial=0)), FAR * reach(run)))
 
 
 def common_scale(runs: Sequence[Run]) -> Scale:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
 from berncert.floor.claims import Claim
 from berncert.floor.rounding import floor_places, percent, percent_places
 from berncert.reporting.curves import Curve, on_common_images, warnings_about
-from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_scale, outline, reading
+from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_scale, correct_radii, outline, reading
 from berncert.reporting.html.formats import count, duration, nearest_rank, norm_name, places_for, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.reporting.html.results import Results, options, results_of
@@ -137,11 +136,6 @@ class Detail:
         """How the run was made."""
         return options(self.entry.run.about)
 
-    @property
-    def lipschitz(self) -> Mapping[str, Any]:
-        """The Lipschitz bound of the extractor, layer by layer, if the record has it."""
-        return self.entry.run.about.get("lipschitz") or {}
-
 
 @dataclass(frozen=True)
 class Report:
@@ -215,8 +209,7 @@ def _start(drawn: Sequence[ChartCurve], scale: Scale) -> int:
     """The row of the chart's table nearest to half the median radius of the main run, where curves differ most."""
     if not drawn:
         return FINE
-    run = main_curve(drawn).entry.run
-    radii = run.radius[run.correct & np.isfinite(run.radius)]
+    radii = correct_radii(main_curve(drawn).entry.run)
     wanted = float(np.median(radii)) / 2 if len(radii) else 0.0
     return int(np.clip(round(wanted / float(scale.step) / COARSE), 1, scale.last // COARSE)) * COARSE
 
