@@ -1,4 +1,4 @@
-"""Small runs on disk, as the commands write them, for what reads runs."""
+"""Small runs for tests of what reads runs: on disk, as the commands write them, or in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from berncert.floor.claims import STATUSES, Claim
 from berncert.floor.folders import claimed
-from berncert.runs.records import FIRST, FORMAT
+from berncert.runs.records import FIRST, FORMAT, Run
 from berncert.runs.table import open_table
 
 HEADER = "\t".join(FIRST)
@@ -61,15 +61,24 @@ def make_run(
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """A run with these radii, of images numbered from `first`; `images` is how many it should have in the end."""
-    right = [1] * len(radii) if correct is None else correct
+    flags = [1] * len(radii) if correct is None else correct
     rows = [
         {"idx": first + k, "label": 3, "predict": 3 if good else 5, "radius": radius, "correct": good}
         | {"time": timedelta(seconds=1), "status": STATUSES[Claim[claim]][0]}
-        for k, (radius, good) in enumerate(zip(radii, right, strict=True))
+        for k, (radius, good) in enumerate(zip(radii, flags, strict=True))
     ]
     indices = range(first, first + (len(radii) if images is None else images))
-    told = {"name": data, "split": "test"}
-    return write_run(folder, rows, indices, claim=claim, norm=norm, data=told, settings=settings)
+    about = {"name": data, "split": "test"}
+    return write_run(folder, rows, indices, claim=claim, norm=norm, data=about, settings=settings)
+
+
+def run_in_memory(rows: Sequence[tuple[float, bool]], claim: Claim) -> Run:
+    """A run of images with these radii, each correct or not, that is not on disk."""
+    radii, correct = zip(*rows, strict=True)
+    about = {"claim": claim.name, "settings": {"norm": 2}, "data": {"name": "digits", "images": len(rows)}}
+    name = "fallen_at" if claim is Claim.ATTACK else "radius"
+    columns = {"idx": np.arange(len(rows)), name: np.array(radii), "correct": np.array(correct).astype(int)}
+    return Run(Path("run"), about, columns)
 
 
 def make_table(path: Path, radii: Sequence[float], predicted: Sequence[int] | None = None) -> Path:

@@ -67,12 +67,12 @@ def test_runs_on_unequal_images_are_compared_on_those_that_all_have(
     assert f"note: {said}; --own-images keeps each run on all of its own" in output
     assert "not all on the same images" not in output
     assert main(["curve", proven, some, "--radii", "0", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(row["images"], row["images_in_run"]) for row in told["curves"]] == [(2, 4), (2, 2)]
-    assert told["notes"] == [said]
+    printed = json.loads(capsys.readouterr().out)
+    assert [(row["images"], row["images_in_run"]) for row in printed["curves"]] == [(2, 4), (2, 2)]
+    assert printed["notes"] == [said]
     assert main(["curve", proven, some, "--radii", "0", "--json", "--own-images"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["images"] for row in told["curves"]] == [4, 2]
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["images"] for row in printed["curves"]] == [4, 2]
 
 
 def test_json_is_one_document_in_full_precision(
@@ -80,10 +80,10 @@ def test_json_is_one_document_in_full_precision(
 ) -> None:
     picture = tmp_path / "new" / "a.svg"
     assert main(["curve", proven, attack, "--radii", "0.4", "--json", "--out", str(picture)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["accuracy"] for row in told["curves"]] == [[0.5], [0.75]]
-    assert [row["mean_radius"] for row in told["curves"]] == [(0.5 + 1.5 + 1 / 3) / 4, None]
-    assert (told["norm"], told["radii"], told["notes"], told["pictures"]) == (2, [0.4], [], [str(picture)])
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["accuracy"] for row in printed["curves"]] == [[0.5], [0.75]]
+    assert [row["mean_radius"] for row in printed["curves"]] == [(0.5 + 1.5 + 1 / 3) / 4, None]
+    assert (printed["norm"], printed["radii"], printed["notes"], printed["pictures"]) == (2, [0.4], [], [str(picture)])
     assert picture.is_file()
 
 
@@ -102,7 +102,7 @@ def test_pictures_are_written_in_every_form_and_again_the_same(
     assert len(list(files[0].parent.iterdir())) == 3
 
 
-def test_a_run_that_still_goes_on_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_not_finished_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["curve", str(make_run(tmp_path / "a", [1.0] * 3, images=9))]) == 0
     assert "note: a is not finished: 3 of 9 images" in capsys.readouterr().out
 
@@ -126,7 +126,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(proven: str, capsys
         (["cohen2019:7"], "expected cohen2019 or cohen2019:0.12"),
     ],
 )
-def test_a_mistake_is_told_and_nothing_is_written(
+def test_a_mistake_is_reported_and_nothing_is_written(
     proven: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["curve", proven, *words]) == 2
@@ -165,7 +165,7 @@ def test_what_is_missing_cannot_be_done(
     assert str(tmp_path) in error
 
 
-def test_a_picture_that_cannot_be_written_is_told(
+def test_a_picture_that_cannot_be_written_is_reported(
     proven: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")

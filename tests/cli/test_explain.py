@@ -31,13 +31,13 @@ def test_an_image_is_explained_and_drawn_where_one_stands(
     monkeypatch.chdir(tmp_path)
     assert main(["explain", "digits", "--index", "3"]) == 0
     text = capsys.readouterr().out
-    for told in (
-        "digits, test image 3: labelled '8', seen as '8': right", "proven: no image within l2 distance 0.6933",
-        "found by attack: one at", "PROVEN: the radius is within the tolerance", "is given '2' (checked)",
-        "what the radius is made of", "/ 0.125", "= 0.6933", "overtakes at", "boxes looked at", "degree 1",
+    for part in (
+        "digits, test image 3: labelled '8', classified as '8': correct", "proven: no image within l2 distance 0.6933",
+        "found by attack: one at", "PROVEN: the radius is within the tolerance", "has class '2' (checked)",
+        "how the radius is computed", "/ 0.125", "= 0.6933", "overtakes at", "boxes searched", "degree 1",
         "the picture: explain-digits-3.png",
     ):  # fmt: skip
-        assert told in text
+        assert part in text
     assert (tmp_path / "explain-digits-3.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -46,23 +46,23 @@ def test_nothing_is_printed_that_is_more_than_what_is_proven(words: list[str], c
     assert main(["explain", "digits", "--index", "0", *words, *QUICK]) == 0
     text = capsys.readouterr().out
     assert main(["explain", "digits", "--index", "0", "--json", *words, *QUICK]) == 0
-    told = json.loads(capsys.readouterr().out)
+    record = json.loads(capsys.readouterr().out)
 
     def printed(pattern: str) -> float:
         return float(re.search(pattern, text, re.MULTILINE)[1])  # type: ignore[index]
 
     proven = [
-        (printed(r"distance (\S+) gets another class"), told["radius"]),
-        (printed(r"^= (\S+)"), told["radius"]),
-        (printed(r"^ +(\S+) +proven distance"), told["feature_radius"]),
+        (printed(r"distance (\S+) has another class"), record["radius"]),
+        (printed(r"^= (\S+)"), record["radius"]),
+        (printed(r"^ +(\S+) +proven distance"), record["feature_radius"]),
     ]
     limits = [
-        (printed(r"^- 2 x (\S+)"), told["extraction_error"]),
-        (printed(r"^/ (\S+)"), told["lipschitz_bound"]),
-        (printed(r"a point at (\S+) is given"), told["feature_upper"]),
+        (printed(r"^- 2 x (\S+)"), record["extraction_error"]),
+        (printed(r"^/ (\S+)"), record["lipschitz_bound"]),
+        (printed(r"a point at (\S+) has class"), record["feature_upper"]),
     ]
-    names = told["data"]["classes"]
-    for rival in told["rivals"]:
+    names = record["data"]["classes"]
+    for rival in record["rivals"]:
         cells = rf"^ *{names[rival['number']]} +\S+ +\S+% +\S+ +(\S+) +(\S+) +(\S+) *$"
         to, at, pixels = map(float, re.search(cells, text, re.MULTILINE).groups())  # type: ignore[union-attr]
         proven += [(to, rival["feature_radius"]), (pixels, rival["radius"])]
@@ -73,11 +73,11 @@ def test_nothing_is_printed_that_is_more_than_what_is_proven(words: list[str], c
         assert known <= shown <= known * 1.1
 
 
-def test_without_a_witness_it_is_told_what_is_known() -> None:
+def test_without_a_witness_what_is_known_is_printed() -> None:
     sample = Sample("toy", "test", 0, torch.tensor([0.5]), 0, ("a", "b"))
     e = explain(open_classifier(torch.tensor([[3.0, 3.0], [0.0, 1.0]])), sample, Exact(), attack=False)
     assert (e.status, e.certificate.in_features.rival) == (Status.LEAVES_CUBE, -1)
-    assert "in l2; no point of the cube is given another class" in "\n".join(_derivation(e))
+    assert "in l2; no point of the cube has another class" in "\n".join(_derivation(e))
     (rival,) = e.rivals
     assert (_overtakes(rival), rival.radius) == ("never", pytest.approx(0.5))
     stopped = dataclasses.replace(rival, feature_radius=0.4, status=Status.BUDGET)
@@ -88,23 +88,23 @@ def test_without_a_witness_it_is_told_what_is_known() -> None:
 
 def test_the_numbers_as_json_are_those_of_certify(capsys: Capture) -> None:
     assert main(["explain", "digits", "--index", "12", "--norm", "inf", "--json", *QUICK]) == 0
-    told = json.loads(capsys.readouterr().out)
+    record = json.loads(capsys.readouterr().out)
     (c,) = berncert.certify(berncert.load("digits"), data.load("digits", "test").images[12:13], norm=float("inf"))
-    assert (told["radius"], told["predicted"]) == (c.radius, c.predicted)
-    assert (told["features"], told["witness"]) == (c.features.tolist(), c.in_features.witness.tolist())
-    assert told["picture"] is None
-    assert told["found"] is None
-    assert len(told["rivals"]) == 9
+    assert (record["radius"], record["predicted"]) == (c.radius, c.predicted)
+    assert (record["features"], record["witness"]) == (c.features.tolist(), c.in_features.witness.tolist())
+    assert record["picture"] is None
+    assert record["found"] is None
+    assert len(record["rivals"]) == 9
 
 
-def test_a_degree_smooths_the_base_head_anew(capsys: Capture) -> None:
+def test_a_degree_smooths_the_base_head_again(capsys: Capture) -> None:
     assert main(["explain", "digits", "--index", "3", "--degree", "2", "--json", *QUICK]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["degree"] == [2] * 10
-    assert told["radius"] == pytest.approx(0.6933, rel=2e-3)  # the base head is affine: no degree changes it
+    record = json.loads(capsys.readouterr().out)
+    assert record["degree"] == [2] * 10
+    assert record["radius"] == pytest.approx(0.6933, rel=2e-3)  # the base head is affine: no degree changes it
 
 
-def test_an_image_that_is_wrong_is_told_as_such(capsys: Capture) -> None:
+def test_an_image_that_is_wrong_is_reported_as_such(capsys: Capture) -> None:
     test, model = data.load("digits", "test"), berncert.load("digits")
     index = int((model(test.images).argmax(dim=1) != test.labels).nonzero()[0])
     assert main(["explain", "digits", "--index", str(index), *QUICK]) == 0
@@ -201,21 +201,21 @@ def own(folder: Path) -> Path:
         (["digits", "--index", "1", "--split", "x"], "expected --split out of train, test, all, got 'x'"),
     ],
 )
-def test_mistakes_are_told_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
+def test_mistakes_are_reported_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:
     assert main(["explain", *words]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith("berncert: ")
 
 
-def test_a_model_that_does_not_tell_its_data_needs_to_be_told(tmp_path: Path, capsys: Capture) -> None:
+def test_a_model_that_does_not_name_its_data_needs_a_data_flag(tmp_path: Path, capsys: Capture) -> None:
     saved(tmp_path / "model.safetensors")
     assert main(["explain", str(tmp_path), "--index", "0"]) == 2
     assert "pass --data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("out", "code"), [("taken/x.png", 1), ("folder.png", 2)])
-def test_a_place_that_cannot_be_written_is_told_before_the_work(
+def test_a_path_that_cannot_be_written_is_reported_before_the_work(
     out: str, code: int, tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "taken").write_text("a file")

@@ -24,8 +24,8 @@ def test_the_page_of_several_goes_into_runs(
     monkeypatch.chdir(tmp_path)
     words = [f"first={make_run(tmp_path / 'a', [0.1])}", str(make_table(tmp_path / "b.tsv", [0.2]))]
     assert main(["report", *words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == {"path": "runs/report.html", "bytes": Path("runs/report.html").stat().st_size}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"path": "runs/report.html", "bytes": Path("runs/report.html").stat().st_size}
     page = Path("runs/report.html").read_text("utf-8")
     assert all(f">{label}</" in page for label in ("first", "b"))
     assert main(["report", words[1]]) == 0  # nothing is written beside a lone table
@@ -46,15 +46,15 @@ def test_title_place_and_number_of_examples_are_as_asked(tmp_path: Path) -> None
     [
         (["nowhere"], 2, "expected the folder of a run"),
         (["RUN", "--examples", "0"], 2, "expected a whole number --examples >= 1, got 0"),
-        (["RUN", "--out", ""], 2, "expected a file for --out, got nothing"),
+        (["RUN", "--out", ""], 2, "expected a file that ends in .html or .htm, got ''"),
         (["RUN", "--out", "FOLDER"], 2, "got the folder"),
         (["RUN", "--out", "RUN/new/page.png"], 2, "expected a file that ends in .html or .htm, got"),
-        (["RUN", "--out", "RUN/run.json/page.html"], 1, "expected a folder that can be made"),
+        (["RUN", "--out", "RUN/run.json/page.html"], 1, "could not write"),
         (["cohen2019:0.3"], 2, "expected cohen2019 or cohen2019:0.12"),
         (["RUN"] * 11, 2, "expected 1 to 10 runs, got 11"),
     ],
 )
-def test_a_mistake_is_told_without_a_traceback(
+def test_a_mistake_is_reported_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
 ) -> None:
     run = make_run(tmp_path / "run", [0.1])
@@ -68,7 +68,7 @@ def test_a_mistake_is_told_without_a_traceback(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_without_rows_is_told_here_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_rows_is_reported_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "empty", [], images=3)
     assert main(["report", str(run), "--out", str(tmp_path / "page.HTM")]) == 0
     assert "note: empty has no rows yet" in capsys.readouterr().out

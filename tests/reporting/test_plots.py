@@ -127,7 +127,7 @@ def test_a_certificate_without_a_witness_is_drawn_without_one() -> None:
     assert len(lines.get_paths()) == len(crosses.get_offsets()) == 2
 
 
-def test_more_classes_than_can_be_told_apart_are_an_error() -> None:
+def test_more_classes_than_there_are_colours_are_an_error() -> None:
     with pytest.raises(ValueError, match="expected at most 4 classes, got 5"):
         plots.draw_points(Figure().subplots(), POINTS, [0, 1, 2, 4])
 

@@ -17,7 +17,7 @@ from berncert.reporting.curves import (
     summary,
     warnings_about,
 )
-from berncert.reporting.picture_files import picture_path, write_picture
+from berncert.reporting.files import PICTURES, file_path, write_picture
 
 EXAMPLES = """\
 runs:
@@ -42,37 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "                      [--format text|markdown|latex | --json] [--data-dir DIR]"
     )
     parser.description = (
-        "The share of images that are right and hold at each radius, of any runs in the same norm. Runs over the\n"
-        "same data are compared on the images that all of them have. In pictures proven curves are solid, probable\n"
-        "ones dashed, estimates dash-dotted, unknown claims dash-dot-dotted; attacks, which limit every proof, dotted."
+        "Show the share of images that are correct and hold at each radius, for any runs in the same norm. Runs\n"
+        "over the same data are compared on the images that all of them have. In pictures proven curves are solid,\n"
+        "probable ones dashed, estimates dash-dotted, unknown claims dash-dot-dotted; attacks, which limit every\n"
+        "proof, dotted."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is what it is called")
-    parser.add_argument("--radii", metavar="LIST", help="of the table, e.g. 0,36/255,0.5 (round ones)")
+    parser.add_argument(
+        "runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is its name in the table"
+    )
+    parser.add_argument("--radii", metavar="LIST", help="the radii of the table, e.g. 0,36/255,0.5 (round radii)")
     parser.add_argument(
         "--out", action="append", default=[], metavar="FILE", help="a picture: .png, .svg or .pdf; may be repeated"
     )
     add_own_images(parser)
-    parser.add_argument("--title", metavar="TEXT", help="of the picture")
+    parser.add_argument("--title", metavar="TEXT", help="the title of the picture")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--format", choices=("text", "markdown", "latex"), default="text", help="of the table, printed (text)"
+        "--format", choices=("text", "markdown", "latex"), default="text", help="the format of the printed table (text)"
     )
-    form.add_argument("--json", action="store_true", help="print the numbers in full precision, for programs")
+    form.add_argument("--json", action="store_true", help="print the numbers in full precision as JSON")
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA); published rows in published/"
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read, write the pictures, print the table."""
-    pictures = [picture_path(word) for word in arguments.out]
+    """Read the runs, write the pictures, print the table."""
+    pictures = [file_path(text, PICTURES) for text in arguments.out]
     radii = None if arguments.radii is None else radii_of(arguments.radii)
     curves = curves_of(arguments.runs, arguments.data_dir)
     common_norm(curves)
     curves, compared = (curves, []) if arguments.own_images else on_common_images(curves)
     radii = default_radii(curves) if radii is None else radii
-    grid = accuracy_table(curves, radii)
+    table = accuracy_table(curves, radii)
     if pictures:
         from berncert.reporting.curves.figure import curve_figure  # matplotlib is slow to import
 
@@ -80,17 +83,17 @@ def run(arguments: argparse.Namespace) -> None:
         for path in pictures:
             write_picture(figure, path)
     if arguments.json:
-        told = summary(curves, radii)
-        print_json(told | {"notes": [*compared, *told["notes"]], "pictures": list(map(str, pictures))})
+        numbers = summary(curves, radii)
+        print_json(numbers | {"notes": [*compared, *numbers["notes"]], "pictures": list(map(str, pictures))})
         return
     hinted = [f"{note}; --own-images keeps each run on all of its own" for note in compared]
     notes = [f"note: {note}" for note in (*hinted, *warnings_about(curves))]
     if arguments.format == "text":
         screen = console()
-        screen.print(grid)
+        screen.print(table)
         for line in (*notes, *(f"written: {path}" for path in pictures)):
             screen.print(line)
         return
-    print({"markdown": grid.markdown, "latex": grid.latex}[arguments.format]())
+    print({"markdown": table.markdown, "latex": table.latex}[arguments.format]())
     for note in notes:
         print(note, file=sys.stderr)

@@ -101,12 +101,12 @@ def _write(made: dict[str, Path], checkpoint: Checkpoint, curves: Sequence[Curve
     from berncert.reporting.curves.figure import curve_figure
     from berncert.reporting.explanation import explain, read_sample
     from berncert.reporting.explanation.figure import explanation_figure
-    from berncert.reporting.html import write_report
-    from berncert.reporting.picture_files import write_picture
+    from berncert.reporting.files import write_picture
+    from berncert.reporting.html import report, write_report
 
     write_picture(curve_figure(curves, title=TITLE), made["curve"])
     runs = [(curve.label, curve.run) for curve in curves]
-    write_report(runs, made["report"], title=TITLE, own_images=True)  # the slow rival is on few images
+    write_report(report(runs, title=TITLE, own_images=True), made["report"])  # the slow rival is on few images
     proven = curves[0].run
     index = int(proven.rows["idx"][np.where(proven.correct, proven.radius, np.inf).argmin()])
     sample = read_sample(RunSettings(data="digits"), index)

@@ -1,4 +1,4 @@
-"""`berncert explain`: one image, its certificate taken apart, and a picture."""
+"""`berncert explain`: one image, the parts of its certificate, and a picture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from berncert.certification.methods import Exact
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
 from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
-from berncert.reporting.picture_files import picture_path, try_to_write, write_picture
+from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.settings import RunSettings
 
@@ -24,36 +24,38 @@ EXAMPLES = """\
 examples:
   berncert explain digits --index 3
   berncert explain mnist --index 8 --norm inf --data-dir ~/data --out eight.pdf
-  berncert explain digits --index 3 --degree 2          the head smoothed anew, to this degree
+  berncert explain digits --index 3 --degree 2          the head smoothed again, to this degree
   berncert explain runs/cifar10 --index 20 --json --no-picture
 
-The radius is proven: no image within it gets another class. An attack looks for one from outside; the true distance
-lies between the two. The picture shows the plane of feature space in which the nearest other classes lie.
+The radius is proven: no image within it has another class. An attack looks for the nearest one that has; the true
+distance lies between the two. The picture shows the plane of feature space in which the nearest other classes lie.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the image, and where the picture goes."""
     parser.usage = "berncert explain MODEL --index I [--data NAME] [--norm P] [--degree N] [--out FILE] [settings]"
-    parser.description = "One image: its class, its radius, its rivals, and what the proof is made of."
+    parser.description = "Explain one image: its class, its radius, its rivals, and how the radius is computed."
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
+    parser.add_argument(
+        "model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; the folder of a training"
+    )
     parser.add_argument(
         "--index", type=int, required=True, metavar="I", help="the image's number, as in a run's column idx, from 0"
     )
     parser.add_argument("--out", metavar="FILE", help="the picture: .png, .svg or .pdf (explain-DATA-I.png)")
-    parser.add_argument("--no-picture", action="store_true", help="print only")
-    parser.add_argument("--no-attack", action="store_true", help="look for no image that changes the class: faster")
+    parser.add_argument("--no-picture", action="store_true", help="print without drawing")
+    parser.add_argument("--no-attack", action="store_true", help="do not look for an image of another class: faster")
     add_data_dir(parser)
     add_json(parser)
-    group = parser.add_argument_group("settings", "Of the proof; the same as those of certify.")
+    group = parser.add_argument_group("settings", "The settings of the proof, as for certify.")
     for entry in (*fields(RunSettings), *fields(Exact)):
         if entry.name in SETTINGS:
             add_flag(group, entry, default=True)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Explain, print, draw."""
+    """Explain the image, print the explanation, draw the picture."""
     from berncert.models.checkpoint import open_checkpoint
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
     from berncert.runs.execute import with_data
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
     settings, method = settings_of(RunSettings, arguments), settings_of(Exact, arguments)
-    picture = None if arguments.out is None else picture_path(arguments.out)
+    picture = None if arguments.out is None else file_path(arguments.out, PICTURES)
     checkpoint = open_checkpoint(arguments.model)
     model = checkpoint.smoothed(settings.degree)
     settings = with_data(checkpoint, settings)
@@ -85,58 +87,57 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _show(explained: Explanation, picture: str | None) -> None:
     console, sample, c = output.console(), explained.sample, explained.certificate
-    told = f"seen as {explained.name(explained.predicted)!r}: {'right' if explained.correct else 'wrong'}"
+    verdict = f"classified as {explained.name(explained.predicted)!r}: {'correct' if explained.correct else 'wrong'}"
     place = f"{sample.name}, {sample.split} {sample.kind} {sample.index}"
-    console.print(f"{place}: labelled {explained.name(sample.label)!r}, {told}", style="bold")
+    console.print(f"{place}: labelled {explained.name(sample.label)!r}, {verdict}", style="bold")
     for line in (*_between(explained), f"{explained.status.name}: {explained.status}", "", *_derivation(explained), ""):
         console.print(line)
     console.print(_rivals(explained))
     degree = output.degree_text(explained.head.degree)
-    console.print(
-        f"{c.in_features.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {degree}"
-    )
+    boxes = c.in_features.boxes
+    console.print(f"{boxes} boxes searched, {explained.seconds:.2f} s for the certificate; degree {degree}")
     if picture is not None:
         console.print(f"the picture: {picture}")
 
 
 def _between(explained: Explanation) -> list[str]:
-    """What is proven, and what an attack says beside it."""
+    """What is proven, and what an attack found."""
     c, found, kind, norm = explained.certificate, explained.found, explained.sample.kind, explained.settings.norm
     if c.radius == math.inf:
-        return [f"proven: every {kind} gets this class"]
+        return [f"proven: every {kind} has this class"]
     radius = floor_digits(c.radius, 6)
-    within = f"proven: no {kind} within {norm_name(norm)} distance {radius} gets another class"
+    within = f"proven: no {kind} within {norm_name(norm)} distance {radius} has another class"
     lines = [within if c.radius > 0 else "nothing is proven"]
     if found is not None:
         name, far = explained.name(found.predicted), ceil_digits(found.distance, 6)
-        lines.append(f"found by attack: one at {far} is given {name!r}; the nearest is {radius} to {far} away")
+        lines.append(f"found by attack: one at {far} has class {name!r}; the nearest is {radius} to {far} away")
     return lines
 
 
 def _derivation(explained: Explanation) -> list[str]:
-    """The radius, line by line."""
+    """How the radius is computed, line by line."""
     c, pixels = explained.certificate, norm_name(explained.settings.norm)
     if not 0 < c.radius < math.inf:
-        return ["what the radius is made of: nothing, as the status says"]
+        return ["how the radius is computed: there is none, as the status says"]
     features = norm_name(float(c.feature_norm))
     lines = {
         f"  {floor_digits(c.feature_radius, 6)}": f"proven distance, in {features}; {_witness(explained)}",
-        f"- 2 x {ceil_digits(c.extraction_error, 2)}": "what rounding can do to the features of both images",
+        f"- 2 x {ceil_digits(c.extraction_error, 2)}": "the effect of rounding on the features of both images",
         f"/ {ceil_digits(c.lipschitz_bound, 6)}": f"proven Lipschitz bound of the extractor, {pixels} to {features}",
         f"= {floor_digits(c.radius, 6)}": "radius, rounded down",
     }
     wide = max(map(len, lines))
-    return ["what the radius is made of", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
+    return ["how the radius is computed", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
 
 
 def _witness(explained: Explanation) -> str:
-    """What gives another class, and where."""
+    """The nearest known point of another class."""
     c = explained.certificate
     inner = c.in_features
     if inner.rival >= 0:
-        return f"a point at {ceil_digits(inner.upper, 6)} is given {explained.name(int(inner.rival))!r} (checked)"
+        return f"a point at {ceil_digits(inner.upper, 6)} has class {explained.name(int(inner.rival))!r} (checked)"
     if explained.holds_in_cube:
-        return "no point of the cube is given another class"
+        return "no point of the cube has another class"
     return "no point of another class is known"
 
 

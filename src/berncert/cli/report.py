@@ -8,6 +8,7 @@ from pathlib import Path
 from berncert.cli.flags import add_own_images
 from berncert.cli.output import console, print_json
 from berncert.floor.arguments import checked_count
+from berncert.reporting.files import PAGES, file_path
 from berncert.runs.lookup import named_runs
 from berncert.runs.records import Run
 
@@ -21,8 +22,8 @@ examples:
   berncert report proven=runs/mnist-exact-l2 attacked=runs/mnist-attack-l2 --out mnist.html
   berncert report runs/mnist-exact-l2 --examples 1000 --title "MNIST, l2" --data-dir ~/data
 
-The page works offline and asks for nothing: send it by mail, put it beside a paper. Thumbnails are there if the images
-are at hand and are the very ones that the run saw.
+The page works offline and loads nothing: send it by mail, put it beside a paper. It has thumbnails if the images are
+found and have not changed since the run.
 """
 
 
@@ -33,51 +34,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "                       [--data-dir DIR] [--json]"
     )
     parser.description = (
-        "One HTML file with curves to hover, tables to sort, the least and the most robust images, histograms, options."
+        "Write one HTML file about some runs: curves to hover, tables to sort, the least and the most robust images,\n"
+        "histograms, options."
     )
     parser.epilog = EXAMPLES
-    parser.add_argument("runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is what it is called")
     parser.add_argument(
-        "--out", metavar="FILE.html", help="the page (report.html in the run's folder; of several, runs/report.html)"
+        "runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is its name in the page"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE.html",
+        help="the page (report.html in the folder of one run; runs/report.html of several)",
     )
     parser.add_argument(
         "--examples", type=int, default=200, metavar="N", help="images in the table of each run, at most (200)"
     )
     add_own_images(parser)
-    parser.add_argument("--title", metavar="TEXT", help="of the page")
+    parser.add_argument("--title", metavar="TEXT", help="the title of the page")
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache)")
-    parser.add_argument("--json", action="store_true", help="print path and size, for programs")
+    parser.add_argument("--json", action="store_true", help="print the path and the size as JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the page, and tell where it is."""
-    from berncert.reporting.curves.accuracy import training_images
-    from berncert.reporting.html import write_report  # --help needs no torch
+    """Write the page, and print its path."""
+    from berncert.reporting.html import report, write_report  # --help needs no torch
 
     examples = checked_count("examples", arguments.examples)
-    if arguments.out == "":
-        raise ValueError("expected a file for --out, got nothing; report.html is one in the current folder")
     runs = named_runs(arguments.runs, arguments.data_dir)
-    path = Path(arguments.out).expanduser() if arguments.out is not None else _place([its for _, its in runs])
-    size = write_report(
-        runs,
-        path,
-        title=arguments.title,
-        examples=examples,
-        data_dir=arguments.data_dir,
-        own_images=arguments.own_images,
+    path = _default_path([run for _, run in runs]) if arguments.out is None else file_path(arguments.out, PAGES)
+    content = report(
+        runs, title=arguments.title, examples=examples, data_dir=arguments.data_dir, own_images=arguments.own_images
     )
+    size = write_report(content, path)
     if arguments.json:
         print_json({"path": str(path), "bytes": size})
-    else:
-        for label, its in runs:
-            if not len(its):
-                console().print(f"note: {label} has no rows yet")
-            if seen := training_images(its):
-                console().print(f"note: TRAINING IMAGES: {label}: {seen}", style="bold")
-        console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
+        return
+    for label, run in runs:
+        if not len(run):
+            console().print(f"note: {label} has no rows yet")
+    for label, seen in content.training_images:
+        console().print(f"note: TRAINING IMAGES: {label}: {seen}", style="bold")
+    console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
 
 
-def _place(runs: list[Run]) -> Path:
-    """Where the page goes if nothing is said."""
+def _default_path(runs: list[Run]) -> Path:
+    """Beside the rows of a single run, else in the folder of all runs."""
     return (runs[0].path if len(runs) == 1 and runs[0].about else Path("runs")) / "report.html"

@@ -1,17 +1,16 @@
 """Pictures of two-dimensional classifiers: regions, boundaries, and the balls in which a class is proven to hold.
 
-The `draw_` functions put arrays on given axes; the `_figure` functions arrange them. Nothing here writes a file or
-touches a screen: a `Figure` is returned, and `figure.savefig` does the rest.
+The `draw_` functions put arrays on given axes; the `_figure` functions arrange them. No function writes a file or
+needs a screen: a `Figure` is returned, and `figure.savefig` does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba
@@ -19,18 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
-from torch import Tensor
 
 from berncert.certification.results import Certificates
 from berncert.floor.arrays import Floats
 from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
+from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
+from berncert.reporting.slices import SQUARE, Head, leads_of, logits_on
 
-Head = Callable[[Tensor], Tensor]
-"""Takes (M, 2) points of the unit square, returns (M, K) logits."""
-
-
-MESSAGE: Mapping[str, Any] = {"fontsize": 11.5, "fontweight": "bold", "color": INK, "va": "baseline"}
-DETAIL: Mapping[str, Any] = {"fontsize": SMALL, "color": GREY, "va": "baseline"}
 SOLID: Mapping[str, Any] = {"colors": INK, "linewidths": 1.3}
 DASHED: Mapping[str, Any] = {"colors": GREY, "linewidths": 0.8, "linestyles": [(0, (4, 3))]}
 
@@ -40,27 +34,17 @@ def sample_leads(head: Head, *, resolution: int = 201) -> Floats:
 
     A class is predicted where its lead is positive; the decision boundary is where the two highest leads are zero.
     """
-    ticks = torch.linspace(0, 1, resolution, dtype=torch.float64)
-    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    with torch.no_grad():
-        logits = head(torch.stack([x.flatten(), y.flatten()], dim=1)).T.reshape(-1, resolution, resolution).double()
-    best = logits.topk(2, dim=0).values
-    best_other = torch.where(logits == best[0], best[1], best[0])
-    leads: Floats = (logits - best_other).numpy()
-    return leads
+    ticks = np.linspace(0, 1, resolution)
+    return leads_of(logits_on(head, SQUARE, ticks, ticks))
 
 
 def ball_outline(norm: float, *, count: int = 240) -> Floats:
     """(count, 2): points once round the unit ball, each of p-norm 1; with count a multiple of 8, corners included."""
-    angle = np.linspace(0, 2 * np.pi, count, endpoint=False)
-    directions = np.column_stack([np.cos(angle), np.sin(angle)])
-    on_square = directions / np.abs(directions).max(axis=1, keepdims=True)  # no power of it vanishes, however large p
-    outline: Floats = on_square / np.linalg.norm(on_square, ord=norm, axis=1, keepdims=True)
-    return outline
+    return SQUARE.ball_outline(norm, 1.0, count=count)
 
 
 def draw_square(axes: Axes) -> None:
-    """The unit square, and nothing else: no ticks, a thin frame, equal scales."""
+    """Set the axes to the unit square: no ticks, a thin frame, equal scales."""
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[], yticks=[])
     for spine in axes.spines.values():
         spine.set(color=GREY, linewidth=0.6)
@@ -75,7 +59,7 @@ def draw_regions(axes: Axes, leads: Floats) -> None:
 
 
 def draw_boundary(axes: Axes, leads: Floats, style: Mapping[str, Any] = SOLID) -> None:
-    """The curve on which two classes tie; nothing where one class holds the whole square."""
+    """Draw the curve on which two classes tie; nothing where one class holds the whole square."""
     x, y = _ticks(leads)
     for lead in leads[:-1]:  # whatever bounds the last class bounds another one too
         if lead.min() < 0 < lead.max():
@@ -83,14 +67,14 @@ def draw_boundary(axes: Axes, leads: Floats, style: Mapping[str, Any] = SOLID) -
 
 
 def draw_points(axes: Axes, points: Floats, classes: npt.ArrayLike, *, size: float = 14) -> None:
-    """The points, each with the ink and the marker of its class."""
+    """Draw the points, each with the ink and the marker of its class."""
     for label, style in enumerate(_styles(int(np.max(classes, initial=-1)) + 1)):
         x, y = points[np.asarray(classes) == label].T
         axes.scatter(x, y, s=size, marker=style.marker, color=style.ink, linewidths=0.4, edgecolors="white", zorder=4)
 
 
 def draw_balls(axes: Axes, centres: Floats, radii: Floats, norm: float, classes: npt.ArrayLike) -> PolyCollection:
-    """The balls { x : norm_p(x - centre) <= radius }, cut off at the unit square, in the inks of their classes."""
+    """Draw the balls { x : norm_p(x - centre) <= radius }, cut off at the unit square, in the inks of their classes."""
     inks = [_styles(int(label) + 1)[-1].ink for label in np.asarray(classes)]
     outlines = centres[:, None] + radii[:, None, None] * ball_outline(norm)
     balls = PolyCollection(
@@ -106,7 +90,7 @@ def draw_balls(axes: Axes, centres: Floats, radii: Floats, norm: float, classes:
 
 
 def draw_witnesses(axes: Axes, centres: Floats, witnesses: Floats) -> None:
-    """A cross on each witness, joined to its point; certificates without a witness are left out."""
+    """Draw a cross on each witness, joined to its point; certificates without a witness are left out."""
     known = np.isfinite(witnesses).all(axis=1)
     pairs = np.stack([centres[known], witnesses[known]], axis=1)
     axes.add_collection(LineCollection(list(pairs), colors=INK, linewidths=0.5, zorder=3.5), autolim=False)
@@ -192,11 +176,6 @@ def degrees_figure(by_degree: Mapping[int, Floats], network: Floats, data: tuple
     return figure
 
 
-def norm_symbol(norm: float) -> str:
-    """The norm's name in mathematical type."""
-    return r"$\ell_\infty$" if np.isinf(norm) else rf"$\ell_{{{norm:g}}}$"
-
-
 def _title(axes: Axes, message: str, detail: str) -> None:
     axes.text(0, 1.058, message, transform=axes.transAxes, **MESSAGE)
     axes.text(0, 1.022, detail, transform=axes.transAxes, **DETAIL)
@@ -226,6 +205,6 @@ def _ticks(leads: Floats) -> tuple[Floats, Floats]:
 def _styles(classes: int) -> tuple[ClassStyle, ...]:
     if classes > len(CLASS_STYLES):
         raise ValueError(
-            f"expected at most {len(CLASS_STYLES)} classes, got {classes}; more colours cannot be told apart by all"
+            f"expected at most {len(CLASS_STYLES)} classes, got {classes}; not everybody can distinguish more colours"
         )
     return CLASS_STYLES[:classes]

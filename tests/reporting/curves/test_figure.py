@@ -1,4 +1,4 @@
-"""The picture of curves: lines are the exact steps, styles tell claims, labels cover nothing, files are reproduced."""
+"""The picture of curves: lines are the exact steps, styles differ by claim, labels cover nothing, files repeat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from berncert.floor.claims import Claim
 from berncert.reporting.curves import Curve, curves_of
 from berncert.reporting.curves.figure import COLOURS, MOST_BESIDE, STYLES, curve_figure
-from berncert.reporting.picture_files import rendered
+from berncert.reporting.files import rendered
 from berncert.runs.records import Run
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -93,7 +93,7 @@ def test_the_axes_name_norm_and_unit_and_begin_at_zero(four: list[Curve], tmp_pa
     assert curve_figure([four[0], four[3]]).axes[0].get_ylabel() == "accuracy (% of the images)"
 
 
-def test_the_title_is_as_given_and_the_data_are_told(four: list[Curve]) -> None:
+def test_the_title_is_as_given_and_the_data_are_named(four: list[Curve]) -> None:
     assert "digits test; 40 images" in words_of(curve_figure(four))
     assert "My $title$ [b]" in words_of(curve_figure(four, title="My $title$ [b]"))
 
@@ -123,8 +123,8 @@ def test_text_stays_text_in_vector_files(four: list[Curve]) -> None:
 def test_any_label_is_drawn_as_it_is(labels: tuple[str, ...], suffix: str) -> None:
     curves = [curve_of([0.2 + k, 1.0 + 2 * k], label=label) for k, label in enumerate(labels)]
     figure = curve_figure(curves, title="$ _ % \\frac{" * 20)
-    told = words_of(figure)
-    assert all(label in told for label in labels if len(label) < 30)
+    words = words_of(figure)
+    assert all(label in words for label in labels if len(label) < 30)
     assert rendered(figure, suffix)
 
 

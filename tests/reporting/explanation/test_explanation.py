@@ -18,7 +18,7 @@ from berncert.certification.methods import Batch, Exact
 from berncert.floor.claims import Status
 from berncert.models.checkpoint import open_checkpoint, save
 from berncert.reporting.explanation import Sample, explain, read_sample
-from berncert.reporting.explanation.explain import MOST_RIVALS, _check_witness, rivals_of
+from berncert.reporting.explanation.explanation import MOST_RIVALS, _check_witness, rivals_of
 from berncert.reporting.explanation.surface import slice_of
 from berncert.runs.settings import RunSettings
 
@@ -54,8 +54,8 @@ def test_the_nearest_of_the_rivals_is_as_far_as_the_certificate_says(norm: float
         assert rival.radius >= c.radius
         assert rival.feature_radius <= rival.feature_upper
         assert lengths(rival.witness - c.features, norm) == pytest.approx(rival.feature_upper)
-        own, its = e.head(torch.from_numpy(rival.witness)[None])[0][[e.predicted, rival.number]]
-        assert its > own
+        predicted, overtaking = e.head(torch.from_numpy(rival.witness)[None])[0][[e.predicted, rival.number]]
+        assert overtaking > predicted
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -69,7 +69,7 @@ def test_within_its_radius_a_rival_stays_behind_at_every_point_tried(norm: float
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_attack_never_comes_closer_than_the_radius_and_does_come_through(norm: float) -> None:
+def test_the_attack_never_comes_closer_than_the_radius_and_does_succeed(norm: float) -> None:
     e = explained(JAGGED, PLACE, norm=norm)
     assert e.found is not None
     assert e.found.distance >= e.certificate.radius
@@ -109,7 +109,7 @@ def test_a_class_that_nothing_overtakes_has_no_rival_within_reach() -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_a_tie_is_told_as_one(dim: int) -> None:
+def test_a_tie_is_reported_as_one(dim: int) -> None:
     e = explained(boxy(dim), [0.5] * dim)
     assert e.status is Status.TIE
     assert e.certificate.radius == e.rivals[0].radius == 0
@@ -192,7 +192,7 @@ def test_an_attack_within_the_radius_would_be_noticed(monkeypatch: pytest.Monkey
     e = explained(JAGGED, PLACE)
     assert e.found is not None
     near = dataclasses.replace(e.found, distance=float(e.certificate.radius) / 2)
-    monkeypatch.setattr("berncert.reporting.explanation.explain.nearest_counterexample", lambda *_, **__: near)
+    monkeypatch.setattr("berncert.reporting.explanation.explanation.nearest_counterexample", lambda *_, **__: near)
     with pytest.raises(RuntimeError, match="within the proven radius"):
         explained(JAGGED, PLACE)
 
@@ -202,16 +202,16 @@ def test_the_record_keeps_every_bit(capsys: pytest.CaptureFixture[str]) -> None:
 
     e = explained(JAGGED, PLACE, norm=math.inf)
     print_json(e.as_json())
-    told = json.loads(capsys.readouterr().out)
-    assert told["norm"] == told["feature_norm"] == "inf"
-    assert told["radius"] == e.certificate.radius
-    assert told["witness"] == e.certificate.in_features.witness.tolist()
-    assert told["found"]["distance"] == e.found.distance  # type: ignore[union-attr]
-    assert [rival["radius"] for rival in told["rivals"]] == [rival.radius for rival in e.rivals]
-    assert told["status"] == "PROVEN"
+    record = json.loads(capsys.readouterr().out)
+    assert record["norm"] == record["feature_norm"] == "inf"
+    assert record["radius"] == e.certificate.radius
+    assert record["witness"] == e.certificate.in_features.witness.tolist()
+    assert record["found"]["distance"] == e.found.distance  # type: ignore[union-attr]
+    assert [rival["radius"] for rival in record["rivals"]] == [rival.radius for rival in e.rivals]
+    assert record["status"] == "PROVEN"
 
 
-def test_a_checkpoint_is_read_as_it_is_or_smoothed_anew(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_as_it_is_or_smoothed_again(tmp_path: Path) -> None:
     model = saved(tmp_path / "model.safetensors")
     assert torch.equal(open_checkpoint(tmp_path).smoothed().head.coefficients, model.head.coefficients)  # type: ignore[arg-type]
     assert open_checkpoint(tmp_path).smoothed(5).head.degree == (5, 5, 5)
@@ -232,7 +232,7 @@ def test_the_image_at_a_place_of_the_split_is_read() -> None:
         read_sample(RunSettings(data="digits"), -1)
 
 
-def test_data_that_the_model_does_not_take_is_told_before_any_work() -> None:
+def test_data_that_the_model_does_not_take_is_refused_before_any_work() -> None:
     digits = berncert.load("digits")
     with pytest.raises(ValueError, match=r"expected data of shape \(1, 8, 8\), got moons of shape \(2,\)"):
         explain(digits, read_sample(RunSettings(data="moons"), 0), Exact())

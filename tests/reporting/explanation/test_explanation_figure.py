@@ -16,7 +16,8 @@ from matplotlib.patches import Polygon
 
 import berncert
 from berncert.certification.methods import Exact
-from berncert.reporting.explanation import Explanation, explain, read_sample, slices
+from berncert.reporting import slices
+from berncert.reporting.explanation import Explanation, explain, read_sample
 from berncert.reporting.explanation.figure import derivation, detail_of, explanation_figure, title_of
 from berncert.reporting.explanation.surface import OTHER, STYLES, slice_of, styles_of
 from berncert.runs.settings import RunSettings
@@ -113,7 +114,7 @@ def test_colour_images_are_shown_in_colour() -> None:
     assert rendered(figure)
 
 
-def test_more_classes_than_colours_are_told_apart_by_name_only() -> None:
+def test_more_classes_than_colours_differ_by_name_only() -> None:
     e = explained(torch.randn(30, 2, 2, 2), PLACE, attack=False)
     styles = styles_of(e)
     assert set(styles) == set(range(30))
@@ -127,11 +128,11 @@ def test_the_same_explanation_gives_the_same_bytes() -> None:
     assert one == other
 
 
-def test_an_attack_far_beyond_is_told_and_not_drawn() -> None:
+def test_an_attack_far_beyond_is_mentioned_and_not_drawn() -> None:
     e = explained(JAGGED, PLACE)
     assert e.found is not None
     far = type(e.found)(e.found.image, 1e3, e.found.predicted)
     figure = explanation_figure(Explanation(e.sample, e.settings, e.model, e.certificate, e.logits, e.rivals, far, 0.0))
     bars = figure.axes[-1]
     assert bars.get_xlim()[1] < 10
-    assert "an attack came through at 1e+03 →" in {text.get_text() for text in bars.texts}
+    assert "an attack succeeded at 1e+03 →" in {text.get_text() for text in bars.texts}

@@ -43,7 +43,7 @@ def make_run(
     `statuses` come in turn, those too that no file may have; else all are the first of the claim.
     """
     further = dict(columns or {})
-    told = {
+    recorded = {
         "name": images.name,
         "split": images.split,
         "part": images.part,
@@ -70,7 +70,15 @@ def make_run(
         for k, (predicted, at) in enumerate(rows)
     ]
     made = write_run(
-        folder, lines, indices, claim=claim, norm=norm, data=told, settings=settings, columns=tuple(further), more=more
+        folder,
+        lines,
+        indices,
+        claim=claim,
+        norm=norm,
+        data=recorded,
+        settings=settings,
+        columns=tuple(further),
+        more=more,
     )
     run = read(made)
     in_turn = np.array([statuses[k % len(statuses)] for k in range(len(run))]) if statuses else run.rows["status"]

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page
 from sample_runs import digits, make_run, random_rows
 
 from berncert.floor.rounding import percent, percent_places
-from berncert.reporting.html import write_report
+from berncert.reporting.html import report, write_report
 from berncert.runs.records import Run
 
 Opener = Callable[..., Page]
@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Run]]:
 @pytest.fixture(scope="module")
 def path(runs: list[tuple[str, Run]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(runs, made, own_images=True)
+    write_report(report(runs, own_images=True), made)
     return made
 
 
@@ -52,7 +52,7 @@ def legend(page: Page, chart: int = 1) -> tuple[float, list[str]]:
 
 
 def shares(runs: list[tuple[str, Run]], radius: float) -> list[str]:
-    """What a chart must tell of its runs there."""
+    """What a chart must say of its runs at that radius."""
     counts = [(round(float(run.standing(radius)[0]) * len(run)), len(run)) for _, run in runs]
     return [percent(count, of, percent_places(of)) for count, of in counts]
 
@@ -70,10 +70,10 @@ def head(page: Page, name: str) -> Locator:
 
 
 def visibility(curve: Locator) -> str:
-    return str(curve.evaluate("its => getComputedStyle(its).visibility"))
+    return str(curve.evaluate("element => getComputedStyle(element).visibility"))
 
 
-def test_pointing_at_a_chart_tells_the_accuracy_at_that_radius(
+def test_pointing_at_a_chart_shows_the_accuracy_at_that_radius(
     open_page: Opener, path: Path, runs: list[tuple[str, Run]]
 ) -> None:
     page = open_page(path)
@@ -92,7 +92,7 @@ def test_pointing_at_a_chart_tells_the_accuracy_at_that_radius(
         assert seen == pytest.approx([share * end for share in (0.0, 0.013, 0.2, 0.5, 0.77, 1.0)], abs=end / 200)
 
 
-def test_what_the_chart_tells_is_where_its_curve_is(open_page: Opener, path: Path) -> None:
+def test_the_dots_of_a_chart_are_on_its_curves(open_page: Opener, path: Path) -> None:
     page = open_page(path)
     plot = page.locator("#chart-1 .plot")
     plot.focus()
@@ -144,12 +144,12 @@ def test_a_button_hides_its_curve_and_brings_it_back(open_page: Opener, path: Pa
     before = legend(page)[1]
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert [visibility(its) for its in (curve, dot)] == ["hidden", "hidden"]
+    assert [visibility(part) for part in (curve, dot)] == ["hidden", "hidden"]
     assert legend(page)[1] == [before[0], "", before[2]]
     assert "attacked" not in (page.get_by_role("slider").first.get_attribute("aria-valuetext") or "")
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
-    assert [visibility(its) for its in (curve, dot)] == ["visible", "visible"]
+    assert [visibility(part) for part in (curve, dot)] == ["visible", "visible"]
     assert legend(page)[1] == before
 
 
@@ -188,7 +188,7 @@ def test_the_filter_shows_the_kind_that_was_asked_for_and_counts_it(
 ) -> None:
     page = open_page(path)
     form, run = page.locator("article:visible form"), runs[0][1]
-    for kind, expected in (("wrong", ~run.correct), ("right", run.correct), ("all", run.correct | True)):
+    for kind, expected in (("wrong", ~run.correct), ("correct", run.correct), ("all", run.correct | True)):
         form.get_by_label(kind, exact=True).check()
         assert column(page, "image") == [str(k) for k in np.flatnonzero(expected)]
         assert form.locator("output").inner_text() == f"{expected.sum()} shown"
@@ -196,7 +196,7 @@ def test_the_filter_shows_the_kind_that_was_asked_for_and_counts_it(
     assert {*column(page, "status")} == {"BUDGET"}
     assert len(column(page, "status")) == 45
     form.get_by_label("wrong", exact=True).check()
-    assert {*column(page, "right")} == {"no"}
+    assert {*column(page, "correct")} == {"no"}
     form.get_by_label("containing").press("Enter")  # sends nothing
 
 
@@ -245,7 +245,7 @@ def test_all_can_be_done_with_keys_alone(open_page: Opener, path: Path, runs: li
             done.add("run")
         elif page.evaluate(f"{focused}.type") == "radio":
             page.keyboard.press("ArrowRight")
-            assert {*column(page, "right")} == {"yes"}
+            assert {*column(page, "correct")} == {"yes"}
             done.add("filter")
         elif name == "estimate":
             page.keyboard.press("Enter")

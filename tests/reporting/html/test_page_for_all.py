@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 from sample_runs import NASTY, digits, make_run, random_rows
 
-from berncert.reporting.html import write_report
+from berncert.reporting.html import report, write_report
 
 Opener = Callable[..., Page]
 LEAST_CONTRAST = 4.5
@@ -64,7 +64,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("nothing yet", make_run(folder / "f", [], images=images)),
     ]
     made = folder / "report.html"
-    write_report(runs, made, title=f"{NASTY} & more")
+    write_report(report(runs, title=f"{NASTY} & more"), made)
     return made
 
 
@@ -91,7 +91,7 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As many curves as there may be."""
     folder, images = tmp_path_factory.mktemp("ten"), digits(30)
     runs = [(str(k), make_run(folder / str(k), random_rows(images, seed=k), images=images)) for k in range(10)]
-    write_report(runs, folder / "ten.html", examples=1)
+    write_report(report(runs, examples=1), folder / "ten.html")
     return folder / "ten.html"
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 from sample_runs import digits, make_run, random_rows
 
 from berncert.data import load
-from berncert.reporting.html import report_html
-from berncert.reporting.html.pictures import LARGEST, Album, Finder, thumbnail
+from berncert.reporting.html import report, report_html
+from berncert.reporting.html.pictures import LARGEST, Album, ImageFinder, thumbnail
 from berncert.runs.records import Run
 
 
@@ -51,7 +51,7 @@ def test_a_point_is_a_dot_where_it_is() -> None:
 def test_the_examples_show_the_images_of_their_rows(tmp_path: Path) -> None:
     images = load("digits", skip=3, limit=30)
     run = make_run(tmp_path, random_rows(images), images=images, settings={"skip": 3})
-    gallery = Finder(None).gallery(run.about)
+    gallery = ImageFinder(None).gallery(run.about)
     assert gallery.missing == ""
     for k in (0, 7, 29):
         png = gallery.png(int(images.indices[k]))
@@ -62,33 +62,33 @@ def test_the_examples_show_the_images_of_their_rows(tmp_path: Path) -> None:
 
 def test_points_and_images_of_ones_own_are_shown(tmp_path: Path) -> None:
     points = load("moons", limit=20)
-    text = report_html([("points", make_run(tmp_path / "a", random_rows(points), images=points))])
+    text = report_html(report([("points", make_run(tmp_path / "a", random_rows(points), images=points))]))
     assert text.count("data:image/png") == 20
     data = own_images(tmp_path / "own.npz", np.random.default_rng(0).integers(0, 256, (6, 3, 9, 9), dtype=np.uint8))
-    assert report_html([("own", run_over(tmp_path / "b", data))]).count("data:image/png") == 6
+    assert report_html(report([("own", run_over(tmp_path / "b", data))])).count("data:image/png") == 6
 
 
 def test_without_the_images_the_report_comes_with_a_note(tmp_path: Path) -> None:
     data = own_images(tmp_path / "own.npz", np.zeros((6, 1, 4, 4), dtype=np.uint8))
     run = run_over(tmp_path / "run", data)
     data.unlink()
-    text = report_html([("run", run)])
+    text = report_html(report([("run", run)]))
     assert "data:image/png" not in text
     assert "own.npz are not shown: expected one of moons, digits" in text
 
 
-def test_images_that_were_changed_since_the_run_are_not_shown(tmp_path: Path) -> None:
+def test_images_that_have_changed_since_the_run_are_not_shown(tmp_path: Path) -> None:
     data = own_images(tmp_path / "own.npz", np.zeros((6, 1, 4, 4), dtype=np.uint8))
     run = run_over(tmp_path / "run", data)
     own_images(data, np.ones((6, 1, 4, 4), dtype=np.uint8))
-    text = report_html([("run", run)])
+    text = report_html(report([("run", run)]))
     assert "data:image/png" not in text
-    assert "they were changed since the run" in text
+    assert "they have changed since the run" in text
 
 
 def test_inputs_that_are_no_pictures_are_not_shown(tmp_path: Path) -> None:
     data = own_images(tmp_path / "own.npz", np.zeros((6, 5), dtype=np.float32))
-    assert "there is no picture of an input of shape 5" in report_html([("run", run_over(tmp_path, data))])
+    assert "there is no picture of an input of shape 5" in report_html(report([("run", run_over(tmp_path, data))]))
 
 
 def test_nothing_is_downloaded_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_nothing_is_downloaded_for_a_picture(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
     run = make_run(tmp_path / "run", random_rows(digits(5)), images=digits(5), data={"name": "cifar10"})
-    assert "The images of cifar10 are not shown" in report_html([("run", run)], data_dir=tmp_path)
+    assert "The images of cifar10 are not shown" in report_html(report([("run", run)], data_dir=tmp_path))
 
 
 def test_a_picture_is_in_the_album_once() -> None:

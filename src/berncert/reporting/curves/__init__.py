@@ -1,16 +1,10 @@
-"""Certified accuracy over radii: `accuracy` has numbers and tables, `matching` the common images, `figure` pictures."""
+"""Certified accuracy over radii: curves, the images they are compared on, tables, warnings and pictures."""
 
-from berncert.reporting.curves.accuracy import (
-    Curve,
-    accuracy_table,
-    common_norm,
-    curves_of,
-    default_radii,
-    radii_of,
-    summary,
-    warnings_about,
-)  # fmt: skip
-from berncert.reporting.curves.matching import on_common_images
+from berncert.reporting.curves.accuracy import accuracy_table, summary
+from berncert.reporting.curves.common_images import on_common_images
+from berncert.reporting.curves.curve import Curve, common_norm, curves_of
+from berncert.reporting.curves.curve_warnings import warnings_about
+from berncert.reporting.curves.radii import default_radii, radii_of
 
 __all__ = [
     "Curve", "accuracy_table", "common_norm", "curves_of", "default_radii", "on_common_images",

@@ -19,8 +19,9 @@ from matplotlib.textpath import TextPath
 
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Claim
-from berncert.floor.palette import GREY, INK, PALE
-from berncert.reporting.curves.accuracy import Curve, common_norm, subject
+from berncert.floor.palette import GREY, INK, PALE, SMALL
+from berncert.reporting.curves.curve import Curve, common_norm, share_name
+from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
 
 COLOURS = (
     "#1d4f91", "#d9820b", "#590d0d", "#4fb0c2", "#c2a06b", "#751fcc", "#9c8ae6", "#a6636d", "#a64319", "#591b4a",
@@ -34,16 +35,10 @@ STYLES: Mapping[Claim, Mapping[str, Any]] = {
     Claim.ATTACK: {"linestyle": (0, (1, 1.4)), "linewidth": 1.5},
 }
 MARKER: Mapping[str, Any] = {"marker": "o", "markersize": 4.2, "markerfacecolor": "white", "markeredgewidth": 1.1}
-MEANINGS = {
-    Claim.PROVEN: "proven",
-    Claim.PROBABLE: "probable",
-    Claim.ESTIMATE: "estimate, not proven",
-    Claim.UNKNOWN: "unknown claim",
-    Claim.ATTACK: "attack, upper limit",
-}
-MESSAGE = "How many images are right, and stay so within a radius"
+LIMITS = {Claim.ESTIMATE: ", not proven", Claim.ATTACK: ", upper limit"}
+"""What is added to the name of a claim, so that nobody takes it for a proof."""
+TITLE = "How many images are classified correctly, and stay so within a radius"
 WIDTH, HEIGHT, MARGINS = 7.6, 4.7, (0.62, 0.25, 0.55, 0.72)  # inches; left, right, bottom, top
-SMALL = 8.5  # points
 LINE_HEIGHT, TITLE_HEIGHT, PAD, SAMPLE = 0.165, 0.21, 0.07, 0.34  # inches; around a label, of a line in the legend
 STRETCH = 3.0  # times the last proven radius: as far as estimates are shown
 SMALLEST, LARGEST = 1e-100, 1e100  # radii that can be drawn
@@ -93,7 +88,7 @@ class Box:
 
 
 class Row(NamedTuple):
-    """Of the legend: a curve, by its number, or a heading."""
+    """A row of the legend: a curve, by its number, or a heading."""
 
     curve: int | None
     text: str
@@ -104,7 +99,7 @@ def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure
     norm = common_norm(curves)
     left, right, bottom, above = MARGINS
     labels = [_folded(curve.label, LONGEST) for curve in curves]
-    message = _folded(MESSAGE if title is None else title, LONGEST_TITLE)
+    message = _folded(TITLE if title is None else title, LONGEST_TITLE)
     above += TITLE_HEIGHT * message.count("\n")
     frame = Frame(_end(curves), _top(curves), WIDTH - left - right, HEIGHT - bottom - above)
     places = _places(curves, labels, frame) if len(curves) <= MOST_BESIDE else None
@@ -114,18 +109,18 @@ def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure
     figure = Figure(figsize=(WIDTH + legend, height), facecolor="white")
     sides = np.array([left, bottom, frame.width, height - bottom - above])
     axes = figure.add_axes(tuple(sides / np.tile(figure.get_size_inches(), 2)))
-    _prepare(axes, frame, norm, subject(curves))
+    _prepare(axes, frame, norm, share_name(curves))
     for k, curve in enumerate(curves):
         _draw(axes, frame, curve, COLOURS[k % len(COLOURS)])
         if places:
             _write(axes, frame, places[k], labels[k], curve.claim, COLOURS[k % len(COLOURS)])
     _legend(figure, rows, curves, height - above)
-    _title(figure, message, _subject(curves))
+    _title(figure, message, _data_and_images(curves))
     return figure
 
 
 def _end(curves: Sequence[Curve]) -> float:
-    """A little more than where the last curve ends; attacks may go on for ever, and estimates too far."""
+    """A little more than where the last curve ends; attacks may have no end, and estimates are cut off."""
     ends = {claim: max((curve.reach() for curve in curves if curve.claim is claim), default=0.0) for claim in Claim}
     certified = max(ends[Claim.PROVEN], ends[Claim.PROBABLE], ends[Claim.UNKNOWN])
     tried = max([0.0, *(x for c in curves for x in c.tried)])
@@ -141,9 +136,8 @@ def _top(curves: Sequence[Curve]) -> float:
 
 
 def _prepare(axes: Axes, frame: Frame, norm: float, shares: str) -> None:
-    name = r"\infty" if np.isinf(norm) else f"{norm:g}"
     axes.set(xlim=(0, frame.end), ylim=(0, frame.top))
-    axes.set_xlabel(rf"radius in the $\ell_{{{name}}}$ norm, pixel units", fontsize=9.5, color=INK)
+    axes.set_xlabel(f"radius in the {norm_symbol(norm)} norm, pixel units", fontsize=9.5, color=INK)
     axes.set_ylabel(f"{shares} (% of the images)", fontsize=9.5, color=INK)
     axes.grid(axis="y", color=PALE, linewidth=0.7)
     axes.set_axisbelow(True)
@@ -165,7 +159,7 @@ def _places(curves: Sequence[Curve], labels: Sequence[str], frame: Frame) -> lis
     lines = [(x * frame.width / frame.end, y * frame.height / frame.top) for x, y in map(frame.line, curves)]
     candidates: list[list[Box]] = []
     for curve, label, line in zip(curves, labels, lines, strict=True):
-        width = max(_text_width(label), _text_width(MEANINGS[curve.claim])) + 2 * PAD
+        width = max(_text_width(label), _text_width(_caption(curve.claim))) + 2 * PAD
         height = LINE_HEIGHT * (2 + label.count("\n")) + 2 * PAD
         free = [
             box
@@ -206,18 +200,22 @@ def _chosen(candidates: Sequence[Sequence[Box]], taken: list[Box]) -> list[Box] 
 
 def _write(axes: Axes, frame: Frame, box: Box, label: str, claim: Claim, colour: str) -> None:
     x, y = (box.left + PAD) / frame.width, (box.top - PAD) / frame.height
-    told: dict[str, Any] = {"transform": axes.transAxes, "fontsize": SMALL, "va": "top", "parse_math": False}
-    told["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # over the grid
+    style: dict[str, Any] = {"transform": axes.transAxes, "fontsize": SMALL, "va": "top", "parse_math": False}
+    style["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # over the grid
     below = y - LINE_HEIGHT * (1 + label.count("\n")) / frame.height
-    axes.text(x, below, MEANINGS[claim], color=GREY, **told)
-    axes.text(x, y, label, color=_darker(colour), fontweight="bold", **told)
+    axes.text(x, below, _caption(claim), color=GREY, **style)
+    axes.text(x, y, label, color=_darker(colour), fontweight="bold", **style)
 
 
 def _legend_rows(curves: Sequence[Curve], labels: Sequence[str]) -> Iterator[Row]:
-    """By claim: its meaning, then its curves."""
+    """For each claim its caption, then its curves."""
     for claim in Claim:
         members = [Row(k, labels[k]) for k, curve in enumerate(curves) if curve.claim is claim]
-        yield from [Row(None, MEANINGS[claim]), *members] if members else []
+        yield from [Row(None, _caption(claim)), *members] if members else []
+
+
+def _caption(claim: Claim) -> str:
+    return claim.word + LIMITS.get(claim, "")
 
 
 def _row_height(row: Row) -> float:
@@ -227,24 +225,24 @@ def _row_height(row: Row) -> float:
 def _legend(figure: Figure, rows: Sequence[Row], curves: Sequence[Curve], y: float) -> None:
     """The rows from height y down, on the right of the axes."""
     width, height = map(float, figure.get_size_inches())
-    told: dict[str, Any] = {"fontsize": SMALL, "va": "center_baseline", "parse_math": False}
+    text_style: dict[str, Any] = {"fontsize": SMALL, "va": "center_baseline", "parse_math": False}
     left = WIDTH - 0.05
     for row in rows:
         y -= _row_height(row)
         middle = (y + LINE_HEIGHT * (1.2 + row.text.count("\n")) / 2) / height
         if row.curve is None:
-            figure.text(left / width, middle, row.text, color=GREY, **told)
+            figure.text(left / width, middle, row.text, color=GREY, **text_style)
             continue
         claim, colour = curves[row.curve].claim, COLOURS[row.curve % len(COLOURS)]
         x = [(left + part * SAMPLE) / width for part in (0, 0.5, 1)]
         style = {**STYLES[claim], **(MARKER if claim is Claim.ATTACK else {})}
         figure.add_artist(Line2D(x, [middle] * 3, color=colour, markevery=[1], **style))
-        figure.text((left + SAMPLE + 0.1) / width, middle, row.text, color=INK, **told)
+        figure.text((left + SAMPLE + 0.1) / width, middle, row.text, color=INK, **text_style)
 
 
-def _subject(curves: Sequence[Curve]) -> str:
-    """The data sets and how many images."""
-    sets = dict.fromkeys(curve.data or "data set not told" for curve in curves)
+def _data_and_images(curves: Sequence[Curve]) -> str:
+    """The data sets and the numbers of images, for the line below the title."""
+    sets = dict.fromkeys(curve.data or "unknown data set" for curve in curves)
     counts = sorted({len(curve.run) for curve in curves})
     images = (
         f"{counts[0]} image{'s' * (counts[-1] != 1)}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} images"
@@ -255,30 +253,27 @@ def _subject(curves: Sequence[Curve]) -> str:
 def _title(figure: Figure, message: str, detail: str) -> None:
     size = figure.get_size_inches()
     below = TITLE_HEIGHT * message.count("\n")
-    told: dict[str, Any] = {"x": 0.17 / size[0], "parse_math": False}
-    top = {"y": 1 - 0.16 / size[1], "va": "top", "linespacing": 1.2}
-    figure.text(s=message, fontsize=11.5, fontweight="bold", color=INK, **top, **told)
+    left: dict[str, Any] = {"x": 0.17 / size[0], "parse_math": False}
+    figure.text(s=message, y=1 - 0.16 / size[1], linespacing=1.2, **{**MESSAGE, "va": "top"}, **left)
     y = 1 - (0.5 + below) / size[1]
-    figure.text(
-        s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, va="baseline", fontsize=SMALL, color=GREY, **told
-    )
+    figure.text(s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, **DETAIL, **left)
 
 
 def _darker(colour: str) -> str:
-    """For text, which is thinner than lines."""
+    """A darker shade for text, which is thinner than lines."""
     red, green, blue = (0.65 * mine + 0.35 * ink for mine, ink in zip(to_rgb(colour), to_rgb(INK), strict=True))
     return to_hex((red, green, blue))
 
 
 def _folded(text: str, longest: int) -> str:
-    """In a few lines of at most so many letters; the middle of a very long text is left out."""
+    """The text in a few lines of at most so many letters; the middle of a very long text is left out."""
     half = longest * MOST_LINES * 2 // 5  # folding leaves gaps
     short = text if len(text) <= 2 * half else f"{text[:half]} … {text[-half:]}"
     return "\n".join(textwrap.wrap(short, longest))
 
 
 def _text_width(text: str) -> float:
-    """In inches, of the longest line in bold."""
+    """The width of the longest line in bold, in inches."""
     font = FontProperties(weight="bold")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)

@@ -1,4 +1,4 @@
-"""The nearest image of another class that an attack finds: no proof can go beyond it."""
+"""The nearest image of another class that an attack finds: no proof can give a larger radius."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ HALVINGS = 20  # then the margin is small, and still far more than rounding
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """An image of another class: the true distance is at most this."""
+    """An image of another class: the true distance is at most its own."""
 
     image: Tensor
-    """In float64."""
+    """The image, in float64."""
     distance: float
     predicted: int
 
@@ -64,13 +64,13 @@ def nearest_counterexample(
     if not found:
         return None
     first = min(found)
-    below = max(radii[radii < first], default=0.0)  # of the last ones tried
+    below = max(radii[radii < first], default=0.0)  # among the last radii tried
     found |= found_at(np.linspace(below, first, TRIES + 1)[1:-1])
     return min(found.values(), key=lambda one: one.distance)
 
 
 def _drawn_back(model: Classifier, x: Tensor, moved: Tensor, predicted: int) -> Tensor:
-    """On the way from x to each of these, a point of another class just behind the boundary, by halving."""
+    """Points of another class just behind the boundary, between x and each of these, by halving."""
     low, high = (torch.full((len(moved), *(1,) * x.ndim), share, dtype=x.dtype) for share in (0.0, 1.0))
     for _ in range(HALVINGS):
         middle = (low + high) / 2

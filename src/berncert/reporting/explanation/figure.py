@@ -12,21 +12,21 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from berncert.floor.claims import Status
-from berncert.floor.palette import GREY, INK, SMALL
+from berncert.floor.palette import GREY, INK, PALE, SMALL
 from berncert.floor.rounding import ceil_digits, floor_digits
-from berncert.reporting.explanation.explain import Explanation
+from berncert.reporting.explanation.explanation import Explanation
 from berncert.reporting.explanation.surface import HALO, draw_line, draw_slice, slice_of, styles_of
-from berncert.reporting.plots import DETAIL, MESSAGE, norm_symbol
+from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
 
 EDGE, SQUARE, IMAGE, RIVALS = 0.25, 4.2, 1.16, 3.5  # inches
 HEIGHT = 5.75
-FAR = 4.0  # times the farthest bar: an attack beyond is told, not drawn
+FAR = 4.0  # times the farthest bar: an attack farther away is mentioned, not drawn
 LEAST_ROWS = 6
-MUTED, PALE = "#9aa7b5", "#e6eaee"
+MUTED = "#9aa7b5"
 
 
 def explanation_figure(explained: Explanation) -> Figure:
-    """Left the images, if it is one; in the middle a plane through feature space; right the rivals."""
+    """Left the images, if the sample is one; in the middle a plane through feature space; right the rivals."""
     pictures = explained.sample.image.ndim == 3
     left = EDGE + (IMAGE + 0.5 if pictures else 0.0)
     right = left + SQUARE + 1.1
@@ -57,18 +57,20 @@ def explanation_figure(explained: Explanation) -> Figure:
 
 
 def title_of(explained: Explanation) -> str:
-    """The one thing to know."""
+    """The title: the class, and what is proven of it."""
     c, name = explained.certificate, explained.name
     wrong = "" if explained.correct else f" (wrong: it is '{name(explained.sample.label)}')"
-    told = f"'{name(explained.predicted)}'{wrong}"
+    predicted = f"'{name(explained.predicted)}'{wrong}"
     rival = f"'{name(int(c.in_features.rival))}'" if c.in_features.rival >= 0 else ""
     if c.radius == math.inf:
-        return f"{told} whatever the image: no other class ever leads"
+        return f"{predicted} whatever the image: no other class ever leads"
     if c.radius > 0:
-        return f"{told} is proven up to {floor_digits(c.radius, 3)}" + (f"; nearest rival: {rival}" if rival else "")
+        return f"{predicted} is proven up to {floor_digits(c.radius, 3)}" + (
+            f"; nearest rival: {rival}" if rival else ""
+        )
     if explained.status is Status.TIE:
-        return f"{told} ties with {rival or 'another class'}: nothing is proven"
-    return f"{told} is not proven at all: {explained.status.split(':')[0]}"
+        return f"{predicted} ties with {rival or 'another class'}: nothing is proven"
+    return f"{predicted} is not proven at all: {explained.status.split(':')[0]}"
 
 
 def detail_of(explained: Explanation) -> str:
@@ -78,19 +80,20 @@ def detail_of(explained: Explanation) -> str:
     if 0 < c.radius < math.inf:
         parts.append(f"no {sample.kind} within {norm} distance {floor_digits(c.radius, 4)} changes the class")
     if explained.found is not None:
-        told = f"one at {ceil_digits(explained.found.distance, 4)}"
-        parts.append(f"{told} does" if c.radius > 0 else f"{told} ({norm}) has another class")
+        found = f"one at {ceil_digits(explained.found.distance, 4)}"
+        parts.append(f"{found} does" if c.radius > 0 else f"{found} ({norm}) has another class")
     return "   ·   ".join(parts)
 
 
 def derivation(explained: Explanation) -> list[str]:
-    """What the radius is made of."""
+    """How the radius is computed, line by line; the status where there is none."""
     c, norm = explained.certificate, explained.settings.norm
     if not 0 < c.radius < math.inf:
         return wrap(f"{explained.status.name}: {explained.status}", 58)
     pixels, features = norm_symbol(norm), norm_symbol(float(c.feature_norm))
     end = explained.status.name
-    told = f"{c.in_features.boxes} box{'' if c.in_features.boxes == 1 else 'es'} looked at" if end == "PROVEN" else end
+    boxes = c.in_features.boxes
+    search = f"{boxes} box{'' if boxes == 1 else 'es'} searched" if end == "PROVEN" else end
     distance, rounding, bound = (
         floor_digits(c.feature_radius, 4),
         ceil_digits(2 * c.extraction_error, 1),
@@ -98,14 +101,14 @@ def derivation(explained: Explanation) -> list[str]:
     )
     return [
         f"radius {floor_digits(c.radius, 4)} = ({distance} - {rounding}) / {bound}",
-        f"{distance}: proven distance of the features ({features}; {told})",
-        f"{rounding}: what rounding can do to the features of two {explained.sample.kind}s",
+        f"{distance}: proven distance of the features ({features}; {search})",
+        f"{rounding}: the effect of rounding on the features of two {explained.sample.kind}s",
         f"{bound}: Lipschitz bound, proven from {pixels} of pixels to {features} of features",
     ]
 
 
 def _draw_images(explained: Explanation, panels: Sequence[Axes]) -> None:
-    """The image; the one that was found to have another class; what was changed."""
+    """The image; the image of another class that was found; the difference."""
     sample, found = explained.sample, explained.found
     _show(panels[0], sample.image, f"seen as '{explained.name(explained.predicted)}'")
     if found is None:
@@ -130,7 +133,7 @@ def _show(axes: Axes, image: Tensor, caption: str, *, diverging: bool = False) -
 
 
 def _draw_rivals(axes: Axes, explained: Explanation) -> None:
-    """A bar for each rival: how far it is proven to stay behind; a line where an attack came through."""
+    """A bar for each rival: how far it is proven to stay behind; a line where an attack succeeded."""
     rivals, styles, found = explained.rivals, styles_of(explained), explained.found
     reach = max((rival.radius for rival in rivals if math.isfinite(rival.radius)), default=0.0)
     near = found is not None and (found.distance < FAR * reach or reach == 0)
@@ -144,7 +147,7 @@ def _draw_rivals(axes: Axes, explained: Explanation) -> None:
                       fontsize=SMALL, color=INK, ha="right", va="center", zorder=4, **HALO)  # fmt: skip
     if found is not None:
         at, left = min(found.distance, right), found.distance > right / 2
-        axes.annotate(f"an attack came through at {ceil_digits(found.distance, 3)}{'' if near else ' →'}", (at, 0),
+        axes.annotate(f"an attack succeeded at {ceil_digits(found.distance, 3)}{'' if near else ' →'}", (at, 0),
                       (-5 if left else 5, 3), xycoords=("data", "axes fraction"), textcoords="offset points",
                       fontsize=SMALL, color=INK, ha="right" if left else "left", va="bottom", zorder=4)  # fmt: skip
         if near:

@@ -18,8 +18,8 @@ from scipy.ndimage import distance_transform_edt
 
 from berncert.floor.arrays import Floats
 from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
-from berncert.reporting.explanation.explain import Explanation
-from berncert.reporting.explanation.slices import Slice, leads_of, window_logits
+from berncert.reporting.explanation.explanation import Explanation
+from berncert.reporting.slices import Slice, leads_of, window_logits
 
 STYLES = (
     *CLASS_STYLES,
@@ -30,7 +30,7 @@ STYLES = (
     ClassStyle("#0b6f8a", "#d0ecf3", "h"),
 )
 OTHER = ClassStyle("#4a4a4a", "#ececec", "*")
-"""Of all further classes: names tell them apart."""
+"""The style of all further classes, which only their names distinguish."""
 HALO: Mapping[str, Any] = {"path_effects": [withStroke(linewidth=2.6, foreground="white")]}
 SHOWN = 5.0  # times the nearest witness' distance: a second one farther away is left out
 ROOM = 1.45  # of the window, around what is to be seen
@@ -40,7 +40,7 @@ NOTHING = 1e-9  # shorter than this is no distance to draw
 
 
 def styles_of(explained: Explanation) -> dict[int, ClassStyle]:
-    """Class -> its looks: first the predicted one, then the rivals from near to far."""
+    """Class -> its style: first the predicted one, then the rivals from near to far."""
     near = [explained.predicted, *(rival.number for rival in explained.rivals)]
     rest = [number for number in range(len(explained.logits)) if number not in near]
     looks = [*STYLES, *[OTHER] * len(explained.logits)]
@@ -48,7 +48,7 @@ def styles_of(explained: Explanation) -> dict[int, ClassStyle]:
 
 
 def slice_of(explained: Explanation) -> Slice:
-    """Through the features and the nearest points of two rivals; without these, where margins fall most."""
+    """The plane through the features and the witnesses of two rivals; without these, where margins fall most."""
     c = explained.certificate
     known = [c.in_features.witness, *(rival.witness for rival in explained.rivals)]
     _, slopes = explained.head.linearise(torch.from_numpy(c.features)[None])
@@ -58,7 +58,7 @@ def slice_of(explained: Explanation) -> Slice:
 
 
 def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
-    """Regions by class, their boundary, the proven ball as the plane cuts it, and the witnesses that lie in it."""
+    """Draw the regions of the classes, their boundary, the proven ball cut by the plane, and the witnesses in it."""
     c, head, styles = explained.certificate, explained.head, styles_of(explained)
     outline = np.zeros((0, 2))
     if NOTHING < c.feature_radius < math.inf:
@@ -88,7 +88,7 @@ def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
 
 
 def draw_line(axes: Axes, explained: Explanation) -> None:
-    """With one feature: the logits along it, the class that leads, and the proven interval."""
+    """Draw the logits along a single feature, the class that leads, and the proven interval."""
     c, styles = explained.certificate, styles_of(explained)
     x = np.linspace(0, 1, 501)
     with torch.no_grad():
@@ -123,10 +123,10 @@ def _witnesses(explained: Explanation, cut: Slice) -> list[tuple[str, Floats]]:
     known = {int(c.in_features.rival): c.in_features.witness}
     for rival in explained.rivals:
         known.setdefault(rival.number, rival.witness)
-    there = [(n, cut.coordinates(w)) for n, w in known.items() if np.isfinite(w).all() and cut.contains(w)][:2]
-    lengths = [float(np.linalg.norm(place)) for _, place in there]
-    too_far = len(there) == 2 and NOTHING < SHOWN * lengths[0] < lengths[1]
-    return [(explained.name(number), place) for number, place in (there[:1] if too_far else there)]
+    in_plane = [(n, cut.coordinates(w)) for n, w in known.items() if np.isfinite(w).all() and cut.contains(w)][:2]
+    lengths = [float(np.linalg.norm(place)) for _, place in in_plane]
+    too_far = len(in_plane) == 2 and NOTHING < SHOWN * lengths[0] < lengths[1]
+    return [(explained.name(number), place) for number, place in (in_plane[:1] if too_far else in_plane)]
 
 
 def _window(witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> tuple[Floats, Floats]:
@@ -142,16 +142,16 @@ def _window(witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> tuple[F
 
 def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> None:
     """The image as a dot, each witness as a cross, a thin line between them."""
-    words: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": INK, "zorder": 7, **HALO}
+    style: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": INK, "zorder": 7, **HALO}
     own = styles_of(explained)[explained.predicted].ink
     for row, (name, (x, y)) in enumerate(witnesses):
         axes.plot([0, x], [0, y], color=INK, linewidth=0.7, zorder=4)
         axes.scatter([x], [y], s=34, marker="x", color=INK, linewidths=1.5, zorder=5)
         if row == 0:
-            axes.annotate("witness", (x, y), (6, -4), va="top", **words)
+            axes.annotate("witness", (x, y), (6, -4), va="top", **style)
         else:  # a third class may lead there, so it needs its name
-            axes.annotate(f"'{name}' overtakes", (x, y), (0, 6), ha="center", **words)
-    axes.annotate(f"this {explained.sample.kind}", (0, 0), (-7, 6), ha="right", **words)
+            axes.annotate(f"'{name}' overtakes", (x, y), (0, 6), ha="center", **style)
+    axes.annotate(f"this {explained.sample.kind}", (0, 0), (-7, 6), ha="right", **style)
     axes.scatter([0], [0], s=44, color=own, edgecolors="white", linewidths=0.8, zorder=5)
     width, height = np.array(WORDS) * float(np.diff(axes.get_xlim())[0])
     corners = np.array([[-width, -height], [width, -height], [width, height], [-width, height]])

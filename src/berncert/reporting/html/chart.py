@@ -11,7 +11,7 @@ import numpy as np
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Claim
 from berncert.floor.rounding import percent, percent_places
-from berncert.reporting.curves.accuracy import counts_at
+from berncert.reporting.curves.curve import counts_at
 from berncert.runs.records import Run
 
 ENDS = {"1": 5, "1.2": 6, "1.5": 6, "2": 4, "2.5": 5, "3": 6, "4": 4, "5": 5, "6": 6, "8": 4}
@@ -21,23 +21,23 @@ FINE = 50
 COARSE = 10
 """Steps between the rows of a table, and the edges of a histogram."""
 ROOM = 0.005
-"""The share of right images whose radius may lie beyond the end of the scale: one far away shall not flatten all."""
+"""The share of correct images whose radius may lie beyond the end of the scale: one outlier shall not flatten all."""
 FAR = 1.25
-"""How far beyond that a histogram goes, to hold them all."""
+"""How many times as far a histogram may go, to hold them all."""
 BOX = 2000
 """A curve's path is in a square of this side."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From 0 to a round end."""
+    """A scale from 0 to a round end."""
 
     end: Decimal
     ticks: int
 
     @property
     def step(self) -> Decimal:
-        """The finest that can be read off."""
+        """The smallest step that can be read off."""
         return (self.end / self.ticks / FINE).normalize()
 
     @property
@@ -51,20 +51,20 @@ class Scale:
         return max(0, -int(self.step.as_tuple().exponent))
 
     def radii(self, every: int = 1) -> Floats:
-        """The radii at each so many steps, 0 and the end included."""
+        """The radii at every so many steps, 0 and the end included."""
         return np.array([float(self.step * k) for k in range(0, self.last + 1, every)])
 
     def text(self, steps: int) -> str:
-        """That radius, as short as it can be written."""
+        """The radius after so many steps, as short as it can be written."""
         return f"{(self.step * steps).normalize():f}"
 
     def aligned(self, steps: int) -> str:
-        """A radius of a table, with as many decimals as the others there."""
+        """The radius after so many steps, with the same number of decimals in all rows of a table."""
         row = (self.step * COARSE).normalize()
         return f"{self.step * steps:.{max(0, -int(row.as_tuple().exponent))}f}"
 
     def tick_texts(self) -> list[str]:
-        """At each tick, from 0."""
+        """The radius at each tick, from 0."""
         return [self.text(k * FINE) for k in range(self.ticks + 1)]
 
 
@@ -78,28 +78,32 @@ def scale_to(greatest: float) -> Scale:
     return next(Scale(end, ticks) for end, ticks in ends if end >= wanted)
 
 
+def correct_radii(run: Run) -> Floats:
+    """The finite radii of the correct images."""
+    return run.radius[run.correct & np.isfinite(run.radius)]
+
+
 def reach(run: Run) -> float:
-    """The radius beyond which hardly a right image is left; 0 if there is none."""
-    radii = run.radius[run.correct & np.isfinite(run.radius)]
+    """The radius beyond which hardly a correct image is left; 0 if there is none."""
+    radii = correct_radii(run)
     return float(np.quantile(radii, 1 - ROOM, method="higher")) if len(radii) else 0.0
 
 
 def own_scale(run: Run) -> Scale:
-    """For the histogram of one run: to its largest radius, unless that is far beyond all others."""
-    radii = run.radius[run.correct & np.isfinite(run.radius)]
-    return scale_to(min(float(radii.max(initial=0)), FAR * reach(run)))
+    """The scale for the histogram of one run: to its largest radius, unless that is far beyond all others."""
+    return scale_to(min(float(correct_radii(run).max(initial=0)), FAR * reach(run)))
 
 
 def common_scale(runs: Sequence[Run]) -> Scale:
-    """For the curves of these runs: to the end of what is certified; estimates and attacks do not stretch it."""
+    """The scale for the curves of these runs: to the end of what is certified, whatever estimates and attacks have."""
     certified = [run for run in runs if run.claim not in (Claim.ESTIMATE, Claim.ATTACK)]
     return scale_to(max(map(reach, certified), default=0) or max(map(reach, runs), default=0))
 
 
 def outline(run: Run, scale: Scale) -> str:
-    """`Run.standing` as a path: down at each radius, from the left edge of the box to the right one or the bottom."""
+    """`Run.standing` as a path: a step down at each radius, from the left edge of the box to its right or bottom."""
     end = float(scale.end)
-    radii = run.radius[run.correct & (run.radius >= 0)]  # not where there is no number
+    radii = run.radius[run.correct & (run.radius >= 0)]  # this leaves out NaN
     x = np.rint(np.minimum(radii, 2 * end) / end * BOX).astype(int)
     places, falling = np.unique(x, return_counts=True)
     left = len(radii) - np.cumsum(falling)
@@ -112,14 +116,14 @@ def outline(run: Run, scale: Scale) -> str:
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to read off a curve: of how many images how many hold, at each step of the scale."""
+    """What can be read off a curve: out of how many images how many hold, at each step of the scale."""
 
     of: int
     counts: tuple[int, ...]
 
     @property
     def places(self) -> int:
-        """Decimals of its percentages."""
+        """The number of decimals of its percentages."""
         return percent_places(self.of)
 
     def percent(self, step: int) -> str:
@@ -127,18 +131,18 @@ class Reading:
         return percent(self.counts[step], self.of, self.places)
 
     def height(self, step: int) -> float:
-        """Where that is, in percent from the top."""
+        """The height of the curve at that step, in percent from the top."""
         return round(100 - 100 * self.counts[step] / self.of, 3)
 
 
 def reading(run: Run, scale: Scale) -> Reading:
-    """`Run.standing` at each step."""
+    """The reading of a run: `Run.standing` at each step."""
     return Reading(len(run), tuple(counts_at(run, scale.radii())))
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Of a histogram: how many from `start` on, below `stop`; place and size in percent of the chart."""
+    """A bar of a histogram: how many values from `start` on, below `stop`; place and size in percent of the chart."""
 
     start: str
     stop: str
@@ -150,7 +154,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many there are of each size; `beyond` do not fit on the scale."""
+    """How many values there are of each size; `beyond` of them do not fit on the scale."""
 
     scale: Scale
     bars: tuple[Bar, ...]
@@ -159,12 +163,12 @@ class Histogram:
 
     @property
     def greatest(self) -> int:
-        """The highest bar."""
+        """The number of values in the highest bar."""
         return max((bar.count for bar in self.bars), default=0)
 
 
 def histogram(values: Floats, scale: Scale) -> Histogram:
-    """Of the finite values; a value at the very end of the scale belongs to the last bar."""
+    """The histogram of the finite values; a value at the very end of the scale belongs to the last bar."""
     finite = values[np.isfinite(values)]
     counts, _ = np.histogram(finite, bins=scale.radii(COARSE))
     width = 100 * COARSE / scale.last

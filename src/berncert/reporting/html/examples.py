@@ -1,4 +1,4 @@
-"""Which images of a run are shown, and what is told of each."""
+"""Which images of a run are shown, and what is shown of each."""
 
 from __future__ import annotations
 
@@ -11,33 +11,27 @@ import numpy as np
 from berncert.floor.arrays import Floats, Ints
 from berncert.floor.claims import Claim, Status
 from berncert.floor.rounding import ceil_digits, ceil_places, floor_places
+from berncert.reporting.curves.common_images import image_keys
 from berncert.reporting.html.formats import UNITS, places_for, sortable, unit_for, with_signs
 from berncert.reporting.html.pictures import Gallery
 from berncert.runs.records import Run
 
 MOST = 12
-"""Images of each kind that is singled out: least robust, most robust, wrong and certain."""
+"""How many images of each kind are singled out: least robust, most robust, wrong and certain."""
 DIGITS = 6
-"""Of a radius that an attack tried, at most; rounded up."""
-RADIUS = {
+"""Digits of a radius that an attack tried, at most; rounded up."""
+RADIUS_NAMES = {
     Claim.PROVEN: "radius",
     Claim.PROBABLE: "probable radius",
     Claim.ESTIMATE: "estimate",
     Claim.UNKNOWN: "radius, unknown claim",
     Claim.ATTACK: "fell at",
 }
-"""Claim -> what its number for an image is called."""
-MEANINGS = {
-    Claim.PROVEN: "no image closer than this changes the class: proven; rounded down",
-    Claim.PROBABLE: "no image closer than this changes the smoothed class, with the stated probability; rounded down",
-    Claim.ESTIMATE: "the root finder's distance, rounded down: nothing is proven",
-    Claim.UNKNOWN: f"rounded down; {Claim.UNKNOWN}",
-    Claim.ATTACK: "the least tried radius at which the attack changed the class; ∞: it never did, 0: it was wrong",
-}
-STATUSES: dict[str, str] = {status.name: status.value for status in Status} | {
+"""Claim -> what the radius of an image is called."""
+STATUS_MEANINGS: dict[str, str] = {status.name: status.value for status in Status} | {
     "ESTIMATE": str(Claim.ESTIMATE),
     "PROBABLE": "the vote was clear enough for a radius",
-    "ABSTAINED": "the vote was not clear enough: no class is told",
+    "ABSTAINED": "the vote was not clear enough for a class",
     "WRONG": "the class was wrong before the attack",
     "BROKEN": "the attack found an image with another class",
     "STANDS": "the attack did not change the class, at any radius that was tried",
@@ -47,7 +41,7 @@ STATUSES: dict[str, str] = {status.name: status.value for status in Status} | {
 
 @dataclass(frozen=True)
 class Column:
-    """Of the table of examples."""
+    """A column of the table of examples."""
 
     name: str
     about: str = ""
@@ -56,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """Its text, and what it is sorted by if that is something else."""
+    """The text of a cell, and the value it is sorted by if that is something else."""
 
     text: str
     value: str | None = None
@@ -65,13 +59,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Example:
-    """One image."""
+    """One image of a run."""
 
     index: int
     label: str
     predicted: str
     kind: str
-    """right, wrong or abstained."""
+    """correct, wrong or abstained."""
     radius: str
     png: bytes | None
     cells: tuple[Cell, ...]
@@ -79,7 +73,7 @@ class Example:
 
     @property
     def alt(self) -> str:
-        """What the thumbnail shows, in words."""
+        """The text that stands for the thumbnail."""
         return f"image {self.index}, labelled {self.label}"
 
 
@@ -88,7 +82,7 @@ class Examples:
     """What is shown of the images of a run."""
 
     radius_name: str
-    """What the number of an image is called."""
+    """What the radius of an image is called."""
     columns: tuple[Column, ...]
     rows: tuple[Example, ...]
     of: int
@@ -96,17 +90,17 @@ class Examples:
     least: tuple[Example, ...]
     most: tuple[Example, ...]
     certain: tuple[Example, ...]
-    """Wrong ones, the largest radius first."""
+    """Wrong images, the largest radius first."""
 
 
-def examples_of(run: Run, falls: Floats | None, gallery: Gallery, limit: int) -> Examples:
-    """At most `limit` examples; `falls` is where an attack broke each image, if there was one."""
+def examples_of(run: Run, broken_at: Floats | None, gallery: Gallery, limit: int) -> Examples:
+    """At most `limit` examples; `broken_at` has the radius at which an attack broke each image, if there was one."""
     least, most, certain = singled_out(run, min(MOST, -(-limit // 4)))
     rows = chosen(len(run), (least, most, certain), limit)
-    table = _Table(run, falls, gallery)
+    table = _Table(run, broken_at, gallery)
     made = {int(row): table.example(int(row)) for row in sorted({*rows, *least, *most, *certain})}
     return Examples(
-        radius_name=RADIUS[run.claim],
+        radius_name=RADIUS_NAMES[run.claim],
         columns=tuple(table.columns),
         rows=tuple(made[row] for row in rows.tolist()),
         of=len(run),
@@ -117,18 +111,18 @@ def examples_of(run: Run, falls: Floats | None, gallery: Gallery, limit: int) ->
 
 
 def singled_out(run: Run, most: int) -> tuple[Ints, Ints, Ints]:
-    """Rows of the right images with the least and with the largest radius, of the wrong ones with the largest.
+    """Rows of the correct images with the least and with the largest radius, of the wrong ones with the largest.
 
-    Of equal ones the first come first. None is both among the least and the most robust; wrong images that an attack
-    need not break, and those without a class, are not certain.
+    Images with equal radii keep their order. None is both among the least and the most robust; wrong images that an
+    attack need not break, and those without a class, are not certain.
     """
-    right = np.flatnonzero(run.correct)
-    rising = right[np.argsort(run.radius[right], kind="stable")]
-    falling = right[np.argsort(-run.radius[right], kind="stable")]
+    correct = np.flatnonzero(run.correct)
+    rising = correct[np.argsort(run.radius[correct], kind="stable")]
+    falling = correct[np.argsort(-run.radius[correct], kind="stable")]
     wrong = np.flatnonzero(~run.correct & ~run.abstained & (run.radius > 0))
     certain = wrong[np.argsort(-run.radius[wrong], kind="stable")]
-    each = min(most, max(len(right) // 2, 1))
-    return rising[:each], falling[: each if len(right) > 1 else 0], certain[:most]
+    each = min(most, max(len(correct) // 2, 1))
+    return rising[:each], falling[: each if len(correct) > 1 else 0], certain[:most]
 
 
 def chosen(count: int, first: Sequence[Ints], limit: int) -> Ints:
@@ -144,46 +138,45 @@ def chosen(count: int, first: Sequence[Ints], limit: int) -> Ints:
     return np.array(sorted({*in_turn[: limit - spread], *evenly}), dtype=np.int64)
 
 
-def falls_of(run: Run, others: Sequence[Run]) -> Floats | None:
-    """For each image where an attack on the same classifier broke it: inf if it stood, NaN if it was not attacked.
+def broken_radii(run: Run, others: Sequence[Run]) -> Floats | None:
+    """The radius at which an attack on the same classifier broke each image: inf if never, NaN if it was not attacked.
 
     None if there was no such attack. Randomized smoothing certifies another classifier than the one that was attacked.
     """
     attacks = [other for other in others if other.claim is Claim.ATTACK and run.same_task(other)]
     if run.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not attacks:
         return None
-    falls = np.full(len(run), np.nan)
+    broken_at = np.full(len(run), np.nan)
     for attack in attacks:
-        columns = (attack.rows["idx"].tolist(), attack.rows["label"].tolist(), attack.radius.tolist())
-        known = {(index, label): at for index, label, at in zip(*columns, strict=True)}
-        here = zip(run.rows["idx"].tolist(), run.rows["label"].tolist(), strict=True)
-        falls = np.fmin(falls, np.array([known.get(image, np.nan) for image in here], dtype=np.float64))
-    return falls if np.isfinite(falls).any() or np.isinf(falls).any() else None
+        known = dict(zip(image_keys(attack), attack.radius.tolist(), strict=True))
+        found = [known.get(image, np.nan) for image in image_keys(run)]
+        broken_at = np.fmin(broken_at, np.array(found, dtype=np.float64))
+    return None if np.isnan(broken_at).all() else broken_at
 
 
 class _Table:
-    """The columns that a run has something to say in, and its examples."""
+    """The columns for which a run has values, and its examples."""
 
-    def __init__(self, run: Run, falls: Floats | None, gallery: Gallery) -> None:
-        self.run, self.gallery, self.falls = run, gallery, falls
+    def __init__(self, run: Run, broken_at: Floats | None, gallery: Gallery) -> None:
+        self.run, self.gallery, self.broken_at = run, gallery, broken_at
         self.classes: Sequence[str] = run.about.get("data", {}).get("classes") or ()
         finite = run.radius[np.isfinite(run.radius) & (run.radius > 0)]
         self.places = places_for(float(np.median(finite))) if len(finite) else 3
         self.unit = unit_for(float(np.median(run.rows["time"]))) if len(run) else "s"
-        self.bounds = {name: self._places(name) for name in _BOUNDS if self._tells(name)}
+        self.bounds = {name: self._places(name) for name in _BOUNDS if self._has_numbers(name)}
         self.columns = [
             Column("image", "its number in the data set"),
             Column("label", numeric=False),
             Column("predicted", numeric=False),
-            Column("right", numeric=False),
-            Column(RADIUS[run.claim], MEANINGS[run.claim]),
+            Column("correct", numeric=False),
+            Column(RADIUS_NAMES[run.claim], _radius_meaning(run.claim)),
             *(_BOUNDS[name] for name in self.bounds),
-            *([_BROKEN] if falls is not None else []),
+            *([_BROKEN] if broken_at is not None else []),
             *([Column("status", numeric=False)] if "status" in run.rows else []),
-            Column(f"time, {self.unit}", "the mean over the images that were worked on together"),
+            Column(f"time, {self.unit}", "the mean over the images of its batch"),
         ]
 
-    def _tells(self, name: str) -> bool:
+    def _has_numbers(self, name: str) -> bool:
         values = self.run.rows.get(name)
         return values is not None and values.dtype.kind in "if" and bool(np.isfinite(values).any())
 
@@ -192,25 +185,25 @@ class _Table:
         return places_for(float(np.median(values[np.isfinite(values)])))
 
     def class_name(self, number: int) -> str:
-        """As run.json has it."""
+        """The name of a class in run.json, else its number."""
         if number == -1:
             return "none"
         return str(self.classes[number]) if 0 <= number < len(self.classes) else str(number)
 
     def example(self, row: int) -> Example:
-        """The image of that row."""
+        """The example of that row."""
         run = self.run
         index, label, predict = (int(run.rows[name][row]) for name in ("idx", "label", "predict"))
-        kind = "right" if run.correct[row] else "abstained" if run.abstained[row] else "wrong"
+        kind = "correct" if run.correct[row] else "abstained" if run.abstained[row] else "wrong"
         radius, label_name, predicted = self._radius(row), self.class_name(label), self.class_name(predict)
         cells = [
             Cell(str(index)),
             Cell(label_name),
             Cell(predicted),
-            Cell({"right": "yes", "wrong": "no", "abstained": "abstained"}[kind]),
+            Cell({"correct": "yes", "wrong": "no", "abstained": "abstained"}[kind]),
             radius,
             *(self._bound(name, row) for name in self.bounds),
-            *([_fall(float(self.falls[row]))] if self.falls is not None else []),
+            *([_broken(float(self.broken_at[row]))] if self.broken_at is not None else []),
             *([self._status(row)] if "status" in run.rows else []),
             self._time(row),
         ]
@@ -228,14 +221,20 @@ class _Table:
 
     def _status(self, row: int) -> Cell:
         name = str(self.run.rows["status"][row])
-        return Cell(name, about=STATUSES.get(name, ""))
+        return Cell(name, about=STATUS_MEANINGS.get(name, ""))
 
     def _time(self, row: int) -> Cell:
         seconds = float(self.run.rows["time"][row])
         return Cell(f"{seconds / UNITS[self.unit]:.{0 if self.unit == 'µs' else 2}f}", sortable(seconds))
 
 
-def _fall(value: float) -> Cell:
+def _radius_meaning(claim: Claim) -> str:
+    if claim is Claim.ATTACK:
+        return "the least tried radius at which the attack changed the class; ∞: it never did, 0: it was wrong"
+    return f"{claim}; rounded down"
+
+
+def _broken(value: float) -> Cell:
     text = "" if np.isnan(value) else "stands" if np.isinf(value) else ceil_digits(value, DIGITS)
     return Cell(text, sortable(value))
 

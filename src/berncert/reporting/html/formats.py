@@ -16,29 +16,29 @@ UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 def with_signs(number: str) -> str:
-    """A rounded number as a page shows it: infinity as its sign, and nothing where there is no number."""
+    """A rounded number as a page shows it: infinity as its sign, NaN as nothing."""
     return SIGNS.get(number, number)
 
 
 def places_for(typical: float) -> int:
-    """Decimals that leave a number of this size four digits; from 2 to 8."""
+    """The number of decimals that leave a number of this size four digits; from 2 to 8."""
     if not math.isfinite(typical) or typical <= 0:
         return 3
     return min(max(3 - math.floor(math.log10(typical)), 2), 8)
 
 
 def sortable(value: float) -> str:
-    """For the page's script: a number, "inf", or nothing."""
+    """The number by which the page's script sorts: digits, "inf", or nothing for NaN."""
     return "" if math.isnan(value) else "inf" if math.isinf(value) else f"{value:.9g}"
 
 
 def unit_for(seconds: float) -> str:
-    """The largest unit in which the time is at least 1; the smallest if none."""
+    """The largest unit in which the time is at least 1, else the smallest."""
     return next((unit for unit, size in UNITS.items() if seconds >= size), "µs")
 
 
 def duration(seconds: float) -> str:
-    """Three digits and a unit; whole minutes and hours of long times."""
+    """The time in three digits and a unit; long times in whole minutes and hours."""
     if seconds >= 120:
         minutes = round(seconds / 60)
         return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
@@ -48,12 +48,12 @@ def duration(seconds: float) -> str:
 
 
 def nearest_rank(values: npt.NDArray[np.float64], share: float) -> float:
-    """The least of the values that at least this share of them do not exceed: one that is there."""
+    """The least of the values that at least this share of them do not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def count(number: int) -> str:
-    """With commas."""
+    """The number with commas."""
     return f"{number:,}"
 
 
@@ -64,6 +64,6 @@ def bound(value: float | str) -> str:
 
 
 def norm_name(norm: float) -> str:
-    """With the p of the norm behind, a whole one as an index."""
+    """The symbol of the norm: a whole p is an index."""
     p = "∞" if math.isinf(norm) else f"{norm:g}".translate(INDICES if norm == int(norm) else {})
     return f"\N{SCRIPT SMALL L}{p}"

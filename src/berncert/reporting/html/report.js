@@ -1,6 +1,6 @@
 "use strict";
 {
-  // The theme: the system's, until the button is pressed.
+  // The theme is the system's until the button is pressed.
   const root = document.documentElement;
   const theme = document.getElementById("theme");
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -117,7 +117,7 @@ function sortable(table) {
 
 /** Show the rows of one kind that contain some text. */
 function filterable(form, table) {
-  const told = form.querySelector("output");
+  const counter = form.querySelector("output");
   const search = form.querySelector("input[type=search]");
   const rows = [...table.tBodies[0].rows];
   const apply = () => {
@@ -125,15 +125,15 @@ function filterable(form, table) {
     const words = search.value.toLowerCase();
     let count = 0;
     for (const row of rows) {
-      const fits = kind === "all" || (kind === "right") === row.classList.contains("right");
+      const fits = kind === "all" || (kind === "correct") === row.classList.contains("correct");
       row.hidden = !(fits && [...row.cells].some((cell) => cell.textContent.toLowerCase().includes(words)));
       count += row.hidden ? 0 : 1;
     }
-    told.textContent = `${count} shown`;
+    counter.textContent = `${count} shown`;
   };
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.reset(); // a page that is loaded again may keep what was chosen before
+  form.reset(); // a page that is reloaded may keep earlier choices
 }
 for (const article of document.querySelectorAll("article.run")) {
   const table = article.querySelector("table.examples");

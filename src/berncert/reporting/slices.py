@@ -15,7 +15,7 @@ from berncert.floor.arrays import Floats
 Head = Callable[[Tensor], Tensor]
 """Takes (M, d) features, returns (M, K) logits."""
 
-IN_LINE = 1e-9  # a direction that is left with less of its length is none of its own
+IN_LINE = 1e-9  # a direction that keeps less of its length is in line with the others
 FINEST, COARSEST = 241, 21  # points along an edge of the grid
 MOST_PRODUCTS = 3e9  # of grid points and coefficients: some seconds
 
@@ -25,7 +25,7 @@ class Slice:
     """The points origin + coordinates @ axes: lengths in the plane are Euclidean lengths among the features."""
 
     origin: Floats
-    """(d,): the features that it is laid through."""
+    """(d,): the features that the plane goes through."""
     axes: Floats
     """(2, d) orthonormal directions; (1, d) where there is only one feature."""
 
@@ -41,7 +41,7 @@ class Slice:
         axes: list[Floats] = []
         for direction in (*(target - origin for target in targets), *np.eye(len(origin))):
             rest = direction
-            for _ in range(2):  # once more, for what rounding left
+            for _ in range(2):  # the second time removes what rounding left
                 rest = rest - sum(((rest @ axis) * axis for axis in axes), np.zeros_like(rest))
             length = np.linalg.norm(rest)
             if np.isfinite(length) and length > IN_LINE * np.linalg.norm(direction):
@@ -51,11 +51,11 @@ class Slice:
         return cls(origin, np.array(axes))
 
     def points(self, coordinates: Floats) -> Floats:
-        """(..., 2) -> (..., d)."""
+        """The points with these coordinates: (..., 2) -> (..., d)."""
         return self.origin + coordinates @ self.axes
 
     def coordinates(self, points: Floats) -> Floats:
-        """(..., d) -> (..., 2): of points outside the plane, those of the nearest point in it."""
+        """The coordinates of the points, or of the nearest points in the plane: (..., d) -> (..., 2)."""
         found: Floats = (points - self.origin) @ self.axes.T
         return found
 
@@ -64,10 +64,13 @@ class Slice:
         return bool(np.allclose(self.points(self.coordinates(point)), point, rtol=0, atol=1e-9))
 
     def ball_outline(self, norm: float, radius: float, *, count: int = 1440) -> Floats:
-        """(count, 2): once round the cut of the plane through the p-norm ball about the origin."""
+        """(count, 2): points once round the p-norm ball about the origin, as the plane cuts it."""
         angle = np.linspace(0, 2 * np.pi, count, endpoint=False)
         directions = np.column_stack([np.cos(angle), np.sin(angle)])
-        outline: Floats = directions * radius / np.linalg.norm(directions @ self.axes, ord=norm, axis=1, keepdims=True)
+        steps = directions @ self.axes
+        longest = np.abs(steps).max(axis=1, keepdims=True)  # divided by it, no power vanishes, however large p
+        lengths = np.linalg.norm(steps / longest, ord=norm, axis=1, keepdims=True)
+        outline: Floats = radius * (directions / longest) / lengths
         return outline
 
     def cube_outline(self, low: Floats, high: Floats) -> Floats:
@@ -89,6 +92,10 @@ def _cut(corners: list[Floats], slope: Floats, room: float) -> list[Floats]:
         if (at_a > 0 > at_b) or (at_a < 0 < at_b):
             kept.append(a + (b - a) * at_a / (at_a - at_b))
     return kept
+
+
+SQUARE = Slice(np.zeros(2), np.eye(2))
+"""The unit square: two features, which are the coordinates."""
 
 
 def logits_on(head: Head, cut: Slice, x: Floats, y: Floats) -> Floats:

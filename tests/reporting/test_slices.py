@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.path import Path
 
 import berncert
-from berncert.reporting.explanation import slices
-from berncert.reporting.explanation.slices import Slice, leads_of, logits_on, window_logits
+from berncert.reporting import slices
+from berncert.reporting.slices import Slice, leads_of, logits_on, window_logits
 
 NORMS = [1, 1.5, 2, 7, np.inf]
 seeds = st.integers(0, 2**32 - 1)

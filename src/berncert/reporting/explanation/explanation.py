@@ -1,4 +1,4 @@
-"""One image explained: its class, how far that is proven, which rivals are how far, how near an attack comes."""
+"""One image explained: its class, the radius that is proven, the distances of its rivals, the nearest attack."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from berncert.reporting.explanation.counterexample import Counterexample, neares
 from berncert.runs.execute import check_fits
 from berncert.runs.settings import RunSettings
 
-MOST_RIVALS = 9  # whose distances are proven one by one; of more, those that look nearest
+MOST_RIVALS = 9  # whose distances are proven one by one: those that look nearest
 MOST_RIVAL_BOXES = 10_000  # for each of them, as far rivals take long and matter little
 CLOSE = 1e-9  # relative: more than rounding does to a distance
 
 
 @dataclass(frozen=True, eq=False)
 class Rival:
-    """Another class: where it overtakes the predicted one, all other classes aside."""
+    """Another class, and where it overtakes the predicted one, whatever the other classes do."""
 
     number: int
     margin: float
-    """How far its logit is behind that of the predicted class."""
+    """How much less its logit is than that of the predicted class."""
     radius: float
     """Proven: no image closer than this, in the pixels' norm, gives it a greater logit."""
     feature_radius: float
@@ -63,18 +63,18 @@ class Sample:
 
     @property
     def kind(self) -> str:
-        """What to call it."""
+        """What the sample is called in messages."""
         return "image" if self.image.ndim == 3 else "point"
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """All there is to say of one image."""
+    """The certificate of one image, its rivals, and the nearest image of another class that was found."""
 
     sample: Sample
     settings: Exact
     model: Classifier
-    """As it was certified: frozen, in float64."""
+    """The model as it was certified: frozen, in float64."""
     certificate: ImageCertificates
     """One row."""
     logits: Floats
@@ -82,11 +82,11 @@ class Explanation:
     """The nearest first."""
     found: Counterexample | None
     seconds: float
-    """That the certificate took."""
+    """The time that the certificate took."""
 
     @property
     def predicted(self) -> int:
-        """The class that the model gives."""
+        """The class that the model predicts."""
         return int(self.certificate.predicted)
 
     @property
@@ -96,7 +96,7 @@ class Explanation:
 
     @property
     def correct(self) -> bool:
-        """Whether that is the label."""
+        """Whether the predicted class is the label."""
         return self.predicted == self.sample.label
 
     @property
@@ -113,11 +113,11 @@ class Explanation:
         return shares
 
     def name(self, number: int) -> str:
-        """Of a class; the data may have fewer than the model."""
+        """The name of a class; its number if the data does not name it."""
         return self.sample.classes[number] if number < len(self.sample.classes) else str(number)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, in full precision."""
+        """All of it in full precision."""
         c, sample, found = self.certificate, self.sample, self.found
         in_pixels = ("radius", "features", "feature_radius", "lipschitz_bound", "extraction_error")
         in_features = {"rival": "rival", "boxes": "boxes", "witness": "witness", "feature_upper": "upper"}
@@ -144,13 +144,13 @@ class Explanation:
 
     @property
     def head(self) -> SmoothedHead:
-        """The polynomial."""
+        """The smoothed head."""
         assert isinstance(self.model.head, SmoothedHead)
         return self.model.head
 
 
 def status_of(row: Certificates | ImageCertificates) -> Status:
-    """Of one row."""
+    """The status of one row."""
     return cast(Status, row.status)
 
 
@@ -159,8 +159,8 @@ def explain(
 ) -> Explanation:
     """Certify the image, look at its rivals one by one, and attack it.
 
-    What the certificate says is checked on the way: the witness gets another class and is where it is said to be, and
-    no attack comes closer than the radius. A failure of that is an error of this package, not of the user.
+    The certificate is checked on the way: the witness has another class and the stated distance, and no attack comes
+    closer than the radius. A failure of that is an error of this package, not of the user.
     """
     check_fits(model, sample.name, sample.image.shape, sample.classes)
     began = time.perf_counter()
@@ -187,7 +187,7 @@ def explain(
 
 
 def read_sample(settings: RunSettings, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
-    """The image of that number, as runs over the split have it in their column idx."""
+    """The image with that number, which runs over the split have in their column idx."""
     assert settings.data is not None
     name, split = settings.data, settings.split
     images = data.load(name, split, data_dir=data_dir, limit=checked_index("index", index) + 1)
@@ -205,7 +205,7 @@ def read_sample(settings: RunSettings, index: int, *, data_dir: str | PathLike[s
 
 
 def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:
-    """How far the features of other images can be from these, in any norm, and are still proven to be in the cube."""
+    """How far the features of other images can be from these, in any norm, while they are proven to be in the cube."""
     low, high = value.limits
     return math.inf if low >= 0 and high <= 1 else float(np.minimum(c.features, 1 - c.features).min())
 
@@ -215,8 +215,8 @@ def rivals_of(
 ) -> tuple[Rival, ...]:
     """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
 
-    What is proven for all rivals together holds for each, so no distance is below the certificate's. Of images,
-    nothing is proven whose features may be farther away than `room`.
+    What is proven for all rivals together holds for each, so no distance is below the certificate's. Nothing is proven
+    of images whose features may be farther away than `room`.
     """
     logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
     predicted = int(c.predicted)
@@ -237,7 +237,7 @@ def rivals_of(
 
 
 def _looking_near(logits: Floats, slopes: Floats, predicted: int, norm: float) -> list[int]:
-    """All rivals, those first whose linearised margin vanishes nearest."""
+    """All rivals, in the order in which their linearised margins vanish."""
     dual = 1.0 if norm == math.inf else math.inf if norm == 1 else norm / (norm - 1)
     steep = np.linalg.norm(slopes - slopes[predicted], ord=dual, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -246,7 +246,7 @@ def _looking_near(logits: Floats, slopes: Floats, predicted: int, norm: float) -
 
 
 def _in_pixels(c: ImageCertificates, reach: float) -> float:
-    """What the certificate proves for a distance >= its own among the features.
+    """The radius that the certificate proves for a distance >= its own among the features.
 
     The rounding that is subtracted weighs less the farther one goes, so the ratio of the two is on the safe side.
     """
@@ -256,7 +256,7 @@ def _in_pixels(c: ImageCertificates, reach: float) -> float:
 
 
 def _check_witness(head: SmoothedHead, c: ImageCertificates) -> None:
-    """That the witness has another class, and is as far as it is said to be."""
+    """Raise an error unless the witness has another class, and the stated distance."""
     witness, upper = c.in_features.witness, c.in_features.upper
     if not np.isfinite(witness).all():
         return

@@ -13,7 +13,7 @@ from made_runs import HEADER, make_run, make_table
 
 from berncert.floor.claims import Claim
 from berncert.reporting.curves import Curve, curves_of, on_common_images, warnings_about
-from berncert.reporting.curves.matching import ENOUGH, images_of, same_data
+from berncert.reporting.curves.common_images import ENOUGH, images_of, same_data
 from berncert.runs.records import Run
 
 CHOSEN = st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=1, max_size=5)
@@ -44,7 +44,7 @@ def test_on_common_images_no_proof_is_above_an_attack(chosen: list[set[int]], se
     assert all(matched[k].whole_run is curves[k].run for k in range(len(curves)))
     if not shared:
         assert not notes
-        assert all(mine.run is its.run for mine, its in zip(matched, curves, strict=True))
+        assert all(after.run is before.run for after, before in zip(matched, curves, strict=True))
         return
     assert all({idx for idx, _ in images_of(curve.run)} == shared for curve in matched)
     assert bool(notes) == any(numbers != shared for numbers in chosen)
@@ -87,10 +87,10 @@ def test_a_contradiction_is_found_on_images_that_a_third_run_lacks(tmp_path: Pat
     assert warnings_about(matched)[0].startswith("CONTRADICTION: a broke 1 of the 3 images in both")
 
 
-def test_an_unfinished_run_is_told_with_all_of_its_rows(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_reported_with_all_of_its_rows(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "a", [1.0] * 3, images=8), make_run(tmp_path / "b", [1.0] * 2)]
     matched, _ = on_common_images(curves_of(map(str, runs)))
-    assert warnings_about(matched) == ["a is not finished: 3 of 8 images; its command, run again, goes on"]
+    assert warnings_about(matched) == ["a is not finished: 3 of 8 images; its command, run again, resumes it"]
 
 
 def table(path: Path, labels: list[int]) -> str:
@@ -125,10 +125,10 @@ def test_a_table_that_does_not_say_its_data_goes_where_its_labels_agree(
 def test_parts_of_data_that_was_divided_count_in_the_same_numbers(tmp_path: Path) -> None:
     curves = []
     for split, numbers in {"test": [1, 4], "all": [0, 1, 2, 3, 4], "train": [0, 2, 3]}.items():
-        told = {"name": "./mine", "split": split, "images": len(numbers), "division": {"images": 5}}
+        recorded = {"name": "./mine", "split": split, "images": len(numbers), "division": {"images": 5}}
         ones = np.ones(len(numbers), dtype=int)
         rows = {"idx": np.array(numbers), "label": ones, "predict": ones, "radius": ones * 0.5, "correct": ones}
-        about = {"claim": "PROVEN", "settings": {"norm": 2}, "data": told}
+        about = {"claim": "PROVEN", "settings": {"norm": 2}, "data": recorded}
         curves.append(Curve(split, Run(tmp_path, about, rows)))
     matched, notes = on_common_images(curves[:2])
     assert [len(curve.run) for curve in matched] == [2, 2]

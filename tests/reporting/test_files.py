@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from berncert.reporting.picture_files import picture_path, rendered, write_picture
+from berncert.reporting.files import PICTURES, file_path, rendered, write_picture
 
 
 def figure() -> Figure:
@@ -18,7 +18,7 @@ def figure() -> Figure:
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, start: bytes) -> None:
-    path = picture_path(str(tmp_path / "new" / f"picture{suffix.upper()}"))
+    path = file_path(str(tmp_path / "new" / f"picture{suffix.upper()}"), PICTURES)
     write_picture(figure(), path)
     assert path.read_bytes() == rendered(figure(), suffix)
     assert path.read_bytes().startswith(start)
@@ -28,7 +28,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path, suffix: str, start
 @pytest.mark.parametrize("word", ["picture", "picture.jpeg", "", ".png/picture"])
 def test_other_kinds_are_refused(word: str) -> None:
     with pytest.raises(ValueError, match=r"expected a file that ends in \.png, \.svg or \.pdf"):
-        picture_path(word)
+        file_path(word, PICTURES)
 
 
 def test_where_nothing_can_be_written_nothing_is_drawn(tmp_path: Path) -> None:
@@ -37,4 +37,4 @@ def test_where_nothing_can_be_written_nothing_is_drawn(tmp_path: Path) -> None:
         write_picture(figure(), tmp_path / "file" / "picture.png")
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(ValueError, match="got the folder"):
-        picture_path(str(tmp_path / "folder.png"))
+        file_path(str(tmp_path / "folder.png"), PICTURES)

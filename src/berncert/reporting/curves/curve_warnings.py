@@ -1,0 +1,57 @@
+"""What to know before curves are compared: contradictions, training images, other data, unfinished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from berncert.floor.claims import Claim
+from berncert.reporting.curves.common_images import differences
+from berncert.reporting.curves.curve import Curve
+
+
+def warnings_about(curves: Sequence[Curve]) -> list[str]:
+    """Warnings about comparing these curves, the worst first."""
+    return [
+        *_contradictions(curves),
+        *(f"TRAINING IMAGES: {curve.label}: {seen}" for curve in curves if (seen := curve.training_images)),
+        *differences(curves),
+        *_unknown_claims(curves),
+        *_unfinished(curves),
+    ]
+
+
+def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
+    """Images that an attack broke within the radius that a run of the same model states."""
+    attacks = [curve for curve in curves if curve.claim is Claim.ATTACK]
+    for curve, attack in product(curves, attacks):
+        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not curve.run.same_task(attack.run):
+            continue
+        run, attacked = curve.whole_run, attack.whole_run
+        shared, rows, attacked_rows = np.intersect1d(run.rows["idx"], attacked.rows["idx"], return_indices=True)
+        broken = run.correct[rows] & (run.radius[rows] > attacked.radius[attacked_rows])
+        if not broken.any():
+            continue
+        which = f"{broken.sum()} of the {len(shared)} images in both"
+        if curve.claim is Claim.ESTIMATE:
+            yield f"{attack.label} broke {which} within the estimate of {curve.label}: it is no bound"
+        else:
+            yield (
+                f"CONTRADICTION: {attack.label} broke {which}, idx {shared[broken][0]} the first, within the radius "
+                f"that {curve.label} has proven; one of the two is wrong, or they are not of the same images"
+            )
+
+
+def _unknown_claims(curves: Sequence[Curve]) -> Iterator[str]:
+    unknown = [curve.label for curve in curves if curve.claim is Claim.UNKNOWN]
+    if unknown:
+        yield f"{', '.join(unknown)}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"
+
+
+def _unfinished(curves: Sequence[Curve]) -> Iterator[str]:
+    for curve in curves:
+        if not curve.whole_run.complete:
+            done = f"{len(curve.whole_run)} of {curve.expected} images"
+            yield f"{curve.label} is not finished: {done}; its command, run again, resumes it"
