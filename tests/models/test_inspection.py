@@ -14,7 +14,7 @@ import torch
 from explained_toys import saved
 
 import berncert
-from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.norm_gains import conversion
 from berncert.models.checkpoint import FORMAT, open_checkpoint, read, save, shipped, write
 from berncert.models.inspection import inspect
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.evaluation import require_evaluation
 from berncert.floor.arguments import checked_count
 from berncert.floor.progress import Bar
 

@@ -15,9 +15,9 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.exact import certify_features
 from berncert.certification.inputs import ONE_EACH, checked_images, placement
 from berncert.extractor import FrozenNetwork
-from berncert.extractor.bounds.gains import SMALLEST, conversion
-from berncert.extractor.bounds.value import ValueBound
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.evaluation import require_evaluation
 from berncert.extractor.proof_cache import proven
 from berncert.floor.arguments import checked_count, checked_norm
 from berncert.floor.arrays import Floats

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from berncert.certification.certificate import Rows
 from berncert.certification.inputs import ONE_EACH, checked_images, placement, tried_on
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.evaluation import require_evaluation
 from berncert.floor.arguments import checked_count, checked_index, is_real
 from berncert.floor.arrays import Flags, Floats, Ints
 from berncert.floor.progress import Bar

@@ -1,8 +1,9 @@
 """Extractors from image to features, frozen ones, and the proof of how far a feature can move when the image does."""
 
 from berncert.extractor.architectures import ARCHITECTURES, CONSTRUCTIONS, Extractor, build, default_options
-from berncert.extractor.bounds.layer import LayerBound
-from berncert.extractor.freezing import freeze
+from berncert.extractor.bounds.layer_bound import LayerBound
+from berncert.extractor.freezing.freeze import freeze
+from berncert.extractor.freezing.registration import register_bound
 from berncert.extractor.frozen import FrozenNetwork
 from berncert.extractor.layers import GroupSort, Householder, MaxMin, Normalise, PotentialStep, UnitCube
 from berncert.extractor.lipschitz import LipschitzRow, LipschitzTable, lipschitz_bound, lipschitz_table
@@ -31,5 +32,6 @@ __all__ = [
     "lipschitz_table",
     "miyato",
     "orthogonal",
+    "register_bound",
     "spectral",
 ]

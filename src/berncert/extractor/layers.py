@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.spectral import Pair
+from berncert.extractor.bounds.spectral_norm import Pair
 from berncert.extractor.operations.linear import potential_step
 from berncert.extractor.operations.rearranging import reflected_pairs, require_groups, sorted_groups
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import nn
 
-from berncert.extractor.bounds.gains import NormGains, norms_with
-from berncert.extractor.bounds.spectral import UNIT
-from berncert.extractor.bounds.value import ValueBound
-from berncert.extractor.freezing import freeze, register
+from berncert.extractor.bounds.norm_gains import NormGains, norms_with
+from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.freezing.freeze import freeze
 from berncert.extractor.frozen import Step, interpret, on_cpu
 from berncert.floor.arguments import checked_norm
 from berncert.floor.progress import Bar
@@ -129,11 +129,6 @@ def lipschitz_bound(
     f is the frozen network: see `freeze`. Every step must have a proof, and one that has none is a TypeError. `norm` is
     the p of the norm, 1 <= p <= inf. Evaluation mode only.
 
-    A layer of your own: `lipschitz_bound.register(MyLayer, rule)`, see there.
+    A layer of your own gets its bound with `register_bound`.
     """
     return lipschitz_table(network, input_shape, norm, progress=progress).bound
-
-
-lipschitz_bound.register = register  # type: ignore[attr-defined]
-
-__all__ = ["LipschitzRow", "LipschitzTable", "lipschitz_bound", "lipschitz_table", "register"]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.spectral_norm import (
     Geometry,
     Pair,
     conv_norm_bound,

@@ -11,7 +11,7 @@ from torch import nn
 from truth import INF, PLAIN, assert_linear_bounded, assert_smooth_bounded, jacobian, matrix_of, norm_between, odd_norm
 
 from berncert.extractor import GroupSort, Householder, MaxMin, freeze, lipschitz_bound, lipschitz_table
-from berncert.extractor.bounds.layer import Shape
+from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.frozen import FrozenNetwork, Step
 from berncert.extractor.operations import Gather, Operation, Reshape, Softmax
 from berncert.extractor.operations import GroupSort as SortedGroups

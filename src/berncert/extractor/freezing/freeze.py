@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.layer import Shape
-from berncert.extractor.freezing.modules import is_leaf, kind_of, require_evaluation
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.evaluation import layer_name, require_evaluation
+from berncert.extractor.freezing.registration import is_leaf
 from berncert.extractor.freezing.tracing import refuse_stale_values, trace
 from berncert.extractor.freezing.translation import Translator
 from berncert.extractor.frozen import FrozenNetwork, Step, interpret, on_cpu, plain_arithmetic
@@ -53,7 +54,7 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
             raise TypeError(
                 "the network is not the same each time it is followed, or not for batches of another size: something "
                 "random, or a state that changes; take it out, or register a bound for that part with "
-                "lipschitz_bound.register"
+                "berncert.register_bound"
             )
         try:
             _compare(frozen, exact, same, shape)
@@ -79,7 +80,7 @@ def _about(network: nn.Module) -> dict[str, Any]:
     try:
         return dict(json.loads(json.dumps(about)))
     except (TypeError, ValueError, RecursionError):
-        return {"name": kind_of(network)}
+        return {"name": layer_name(network)}
 
 
 def checked_shape(input_shape: Sequence[int]) -> Shape:
@@ -180,5 +181,5 @@ def _require_close(found: Tensor, expected: Tensor, usual: float, where: str) ->
     raise TypeError(
         f"the network does not compute what its forward says when it is followed: {got}, {where}, on a batch of "
         f"{len(expected)}; something random, a state that changes, a test of the type or the number of its images; "
-        "take it out, or register a bound for that part with lipschitz_bound.register"
+        "take it out, or register a bound for that part with berncert.register_bound"
     )

@@ -1,20 +1,17 @@
-"""Modules of torch and of this package as operations, by their exact type; and layers that a user vouches for."""
+"""Modules of torch and of this package as operations, by their exact type. To add a layer, add a translation here."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from berncert.extractor import layers
-from berncert.extractor.bounds.gains import Known
-from berncert.extractor.bounds.layer import LayerBound, Shape, length
-from berncert.extractor.bounds.spectral import Pair
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.bounds.spectral_norm import Pair
+from berncert.extractor.evaluation import layer_name
 from berncert.extractor.operations import (
     Activation,
     AdaptiveAverage,
@@ -35,19 +32,13 @@ from berncert.extractor.operations import (
     Shift,
     Softmax,
     Softplus,
-    Vouched,
 )
-from berncert.extractor.operations.base import layer_bound_of
 from berncert.extractor.parametrizations import geometry_of
 
-Rule = Callable[[Any, Shape], "LayerBound | Known | float"]
-"""From a module and the shape of its input (without batch) to what is proven of it; a number is a bound in l2."""
 Translation = Callable[[Any, Shape], Sequence[Layer]]
 """From a module and the shape of its input to the operations that do the same, one after the other."""
 
-VOUCHED: dict[type[nn.Module], Rule] = {}
 TRANSLATIONS: dict[type[nn.Module], Translation] = {}
-R = TypeVar("R", bound=Rule)
 T = TypeVar("T", bound=Translation)
 
 MOVING: tuple[type[nn.Module], ...] = (
@@ -62,28 +53,6 @@ IDLE: tuple[type[nn.Module], ...] = (
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-@overload
-def register(kind: type[nn.Module], rule: R) -> R: ...
-@overload
-def register(kind: type[nn.Module]) -> Callable[[R], R]: ...
-def register(kind: type[nn.Module], rule: Any = None) -> Any:
-    """Vouch for a layer of yours: from now on networks that contain it have a bound.
-
-    `rule(module, input_shape)` returns its Lipschitz constant in l2 as a number, or {(s, t): bound from norm s to
-    norm t}, or a `LayerBound` that also says what rounding can do. It may also be decorated with
-    `@lipschitz_bound.register(MyLayer)`. Your code is then part of what is certified: it cannot be saved, and what it
-    computes is taken at your word.
-    """
-    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-        raise TypeError(f"expected a class of torch modules, got {kind!r}; register the type, not an instance")
-    if rule is None:
-        return lambda given: register(kind, given)
-    if not callable(rule):
-        raise TypeError(f"expected a rule(module, input_shape), got {rule!r}; e.g. lambda module, shape: 1.0")
-    VOUCHED[kind] = rule
-    return rule
-
-
 def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
     """Enter a translation of these modules."""
 
@@ -92,79 +61,6 @@ def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
         return translation
 
     return enter
-
-
-def is_leaf(module: nn.Module) -> bool:
-    """Whether tracing stops here: where the module is known by its exact type, or is torch's and cannot be opened.
-
-    A subclass is no leaf, whatever it changes or inherits: its own forward is followed. Nor is a module one of whose
-    methods was replaced.
-    """
-    kind = type(module)
-    if kind in VOUCHED:
-        return True
-    if any(callable(getattr(kind, name, None)) for name in vars(module)):
-        return False
-    known = kind in TRANSLATIONS or kind in MOVING or kind in IDLE or kind in BATCH_NORMS
-    return known or (kind.__module__.startswith("torch.nn") and kind not in CONTAINERS)
-
-
-def operations_of(module: nn.Module, shape: Shape) -> Sequence[Layer]:
-    """The operations that do what the module does with inputs of this shape."""
-    kind = type(module)
-    if kind in VOUCHED:
-        return [_vouched(module, shape)]
-    if kind not in TRANSLATIONS:
-        raise TypeError(
-            f"no Lipschitz bound is known for {kind_of(module)}; register one with lipschitz_bound.register, or "
-            "replace the layer (docs/layers.md lists those with a proof)"
-        )
-    return TRANSLATIONS[kind](module, shape)
-
-
-def require_plain(module: nn.Module) -> None:
-    """An error if a module in use is in training mode or has hooks; weights that hooks compute are computed here."""
-    require_evaluation(module)
-    anywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
-    for part in module.modules():
-        before = list(part._forward_pre_hooks.values())
-        if part._forward_hooks or anywhere or not all(isinstance(hook, SpectralNorm | WeightNorm) for hook in before):
-            raise TypeError(f"expected {kind_of(part)} without hooks, got some, which may change its output")
-        for hook in before:
-            hook(part, ())
-
-
-def require_evaluation(module: nn.Module) -> None:
-    """An error if any part of the module computes something else in training, and is in training."""
-    changing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
-    for part in module.modules():
-        legacy = any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values())
-        if part.training and (isinstance(part, changing) or hasattr(part, "parametrizations") or legacy):
-            raise ValueError(
-                f"expected evaluation mode, got {kind_of(part)} in training mode, in which it does not compute a "
-                "fixed function; call .eval() on the network"
-            )
-
-
-def kind_of(module: nn.Module) -> str:
-    """What a layer is called in tables and errors."""
-    return type(module).__name__.removeprefix("Parametrized")
-
-
-def _vouched(module: nn.Module, shape: Shape) -> Vouched:
-    module = copy.deepcopy(module)
-    try:
-        with torch.no_grad():
-            out = module(torch.zeros(2, *shape, dtype=torch.float64))
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"{kind_of(module)} does not take an input of shape {shape} ({str(error).splitlines()[0]}); "
-            "check input_shape: channels, height, width, without the batch"
-        ) from error
-    if not isinstance(out, Tensor) or len(out.shape) < 1 or len(out) != 2:
-        raise TypeError(f"expected {kind_of(module)} to keep the batch apart and return one tensor")
-    bound = layer_bound_of(VOUCHED[type(module)](module, shape), length(out[0]))
-    return Vouched(module, bound, (shape, tuple(out.shape[1:])))
 
 
 def constant(value: Any, name: str = "constant") -> Tensor:
@@ -243,7 +139,7 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     """What batch normalisation does in evaluation: (x - mean) gamma / sqrt(var + eps) + beta, for each channel."""
     if module.running_var is None or module.running_mean is None:
-        raise ValueError(f"expected running statistics, got none; {kind_of(module)} then mixes the batch")
+        raise ValueError(f"expected running statistics, got none; {layer_name(module)} then mixes the batch")
     mean, variance = constant(module.running_mean, "mean"), constant(module.running_var, "var")
     if not (variance >= 0).all() or not (variance + module.eps > 0).all():
         raise ValueError("expected a running variance >= 0, and > 0 with eps, got less; the layer divides by its root")
@@ -257,7 +153,7 @@ def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Te
 def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Sequence[Layer]:
     scale, shift = scale_and_shift(module)
     if shape[:1] != (len(scale),) or len(shape) not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
-        raise ValueError(f"expected {len(scale)} channels as {kind_of(module)} takes them, got shape {shape}")
+        raise ValueError(f"expected {len(scale)} channels as {layer_name(module)} takes them, got shape {shape}")
     return [Scale(_by_channel(scale, shape)), Shift(_by_channel(shift, shape))]
 
 
@@ -366,4 +262,4 @@ def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape)
 
 def _refuse_indices(module: nn.Module) -> None:
     if getattr(module, "return_indices", False):
-        raise ValueError(f"expected a {kind_of(module)} that returns its maxima only, got return_indices=True")
+        raise ValueError(f"expected a {layer_name(module)} that returns its maxima only, got return_indices=True")

@@ -77,7 +77,7 @@ def trace(root: nn.Module, is_leaf: Callable[[nn.Module], bool]) -> fx.Graph:
     except Exception as error:  # whatever the user's forward does with a stand-in for its input
         raise TypeError(
             f"the forward of {type(next(root.children())).__name__} cannot be followed ({error}); build it from "
-            "modules, or register a bound for it with lipschitz_bound.register"
+            "modules, or register a bound for it with berncert.register_bound"
         ) from error
 
 

@@ -12,17 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from berncert.extractor.bounds.layer import Shape
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.evaluation import layer_name, require_evaluation, require_no_hooks
 from berncert.extractor.freezing.modules import (
     BATCH_NORMS,
     IDLE,
     MOVING,
     constant,
     folded,
-    kind_of,
-    operations_of,
-    require_plain,
 )
+from berncert.extractor.freezing.registration import operations_of
 from berncert.extractor.freezing.tracing import IN_PLACE, name_of
 from berncert.extractor.frozen import Step
 from berncert.extractor.operations import (
@@ -205,11 +204,12 @@ class Translator:
         return shape if rest[0] == "shape" else len(shape)
 
     def _module(self, module: nn.Module, node: fx.Node | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.layer = self.layer or kind_of(module)
+        self.layer = self.layer or layer_name(module)
         if len(args) != 1 or kwargs or not isinstance(args[0], Value):
             count = len(args) + len(kwargs)
-            raise TypeError(f"expected {kind_of(module)} to be called with one tensor, got {count} arguments")
-        require_plain(module)
+            raise TypeError(f"expected {layer_name(module)} to be called with one tensor, got {count} arguments")
+        require_evaluation(module)
+        require_no_hooks(module)
         (value,) = args
         if type(module) in IDLE:
             return value
@@ -234,7 +234,9 @@ class Translator:
             return None
         operation.check()
         self.made[node] = len(self.steps)
-        self.steps[-1] = replace(before, operation=operation, name=self.name, layer=f"{before.layer}+{kind_of(module)}")
+        self.steps[-1] = replace(
+            before, operation=operation, name=self.name, layer=f"{before.layer}+{layer_name(module)}"
+        )
         return value
 
     def _function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -275,7 +277,7 @@ class Translator:
             return self._mean(value, args[1:], kwargs)
         raise TypeError(
             f"no Lipschitz bound is known for the function {self.layer}; use a module with a proof (docs/layers.md), "
-            "or register the module that calls it with lipschitz_bound.register"
+            "or register the module that calls it with berncert.register_bound"
         )
 
     def _arithmetic(self, target: Any, args: tuple[Any, ...]) -> Value:

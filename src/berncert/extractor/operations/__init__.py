@@ -1,6 +1,6 @@
 """The operations of frozen networks. Each is one class: evaluation, shape, bound, rounding and limits side by side."""
 
-from berncert.extractor.operations.base import Layer, Operation, Vouched
+from berncert.extractor.operations.base import Layer, Operation
 from berncert.extractor.operations.combining import Add, Concatenate
 from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
 from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
@@ -44,5 +44,4 @@ __all__ = [
     "Shift",
     "Softmax",
     "Softplus",
-    "Vouched",
 ]

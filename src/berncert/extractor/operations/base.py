@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from berncert.extractor.bounds.gains import Known, NormGains
-from berncert.extractor.bounds.layer import LayerBound, Shape
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape
+from berncert.extractor.bounds.norm_gains import NormGains
+from berncert.extractor.bounds.value_bound import ValueBound
 
 MOST_NUMBERS = 2**25
 """In one value of one image: a file cannot ask for more memory than that."""
@@ -88,53 +86,6 @@ class Layer(Operation):
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         (value,) = values
         return value.through(self.layer_bound(value.shape), self.output_shape(value.shape), unit)
-
-
-@dataclass(frozen=True, eq=False)
-class Vouched(Layer):
-    """A module of the user's with a bound of the user's: `lipschitz_bound.register`. It is taken at their word."""
-
-    in_files: ClassVar[bool] = False
-
-    module: nn.Module
-    known: LayerBound
-    shapes: tuple[Shape, Shape]
-    """Of what it takes and of what it gives."""
-
-    def evaluate(self, *values: Tensor) -> Tensor:
-        (x,) = values
-        result: Tensor = self.module(x.clone())  # it may work in place
-        return result
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        if shapes != (self.shapes[0],):
-            raise ValueError(
-                f"expected an input of shape {self.shapes[0]}, for which the bound was given, got {shapes}"
-            )
-        return self.shapes[1]
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return self.known
-
-    def to(self, dtype: torch.dtype, device: torch.device) -> Vouched:
-        return replace(self, module=copy.deepcopy(self.module).to(device, dtype))
-
-
-def layer_bound_of(said: LayerBound | Known | float, at_zero: float) -> LayerBound:
-    """What a user's rule says, in full and checked; `at_zero` is norm_2(f(0)), for a rule that does not say."""
-    if isinstance(said, int | float) and not isinstance(said, bool):
-        said = {(2.0, 2.0): float(said)}
-    if not isinstance(said, LayerBound):
-        said = LayerBound(said, offset=at_zero)  # type: ignore[arg-type]
-    pairs = said.known if isinstance(said.known, Mapping) else (None,)
-    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise ValueError(f"expected a rule to give a number, {{(s, t): number}} or a LayerBound, got {said.known!r}")
-    known = {(float(s), float(t)): float(factor) for (s, t), factor in said.known.items()}
-    if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
-        raise ValueError(f"expected bounds >= 0, got {dict(said.known)}; a bound that is not a number proves nothing")
-    if not all(norm >= 1 for pair in known for norm in pair):
-        raise ValueError(f"expected norms p with 1 <= p <= inf, got {list(said.known)}")
-    return replace(said, known=known)
 
 
 def require_map(shape: Shape) -> None:

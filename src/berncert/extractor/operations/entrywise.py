@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, everywhere
-from berncert.extractor.bounds.layer import LayerBound, Shape, length, root_of
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, root_of
+from berncert.extractor.bounds.norm_gains import INF, everywhere
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.operations.base import Layer, require_numbers
 
 ULPS = 8.0  # of a result, that the elementary functions of any common library may be off by

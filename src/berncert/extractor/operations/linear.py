@@ -9,9 +9,9 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF
-from berncert.extractor.bounds.layer import LayerBound, Shape, absolute_norm, length
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm, length
+from berncert.extractor.bounds.norm_gains import INF
+from berncert.extractor.bounds.spectral_norm import (
     UNIT,
     Geometry,
     Pair,

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, copying
-from berncert.extractor.bounds.layer import LayerBound, Shape, absolute_norm
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm
+from berncert.extractor.bounds.norm_gains import INF, copying
+from berncert.extractor.bounds.spectral_norm import (
     LARGEST_EXPLICIT,
     UNIT,
     Pair,

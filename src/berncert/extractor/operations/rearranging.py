@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, copying, everywhere
-from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, root_of
+from berncert.extractor.bounds.norm_gains import INF, copying, everywhere
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.operations.base import Layer, require_counts, require_tuples
 from berncert.extractor.operations.entrywise import ULPS, Entrywise
 

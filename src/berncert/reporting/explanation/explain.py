@@ -17,7 +17,7 @@ from berncert.certification.certificate import Certificates, ImageCertificates
 from berncert.certification.classifier import Classifier
 from berncert.certification.images import ImageProver, certify
 from berncert.certification.inputs import checked_images
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arguments import checked_index
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Status

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from berncert.extractor.bounds.gains import INF, SMALLEST, NormGains
-from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, root_of
+from berncert.extractor.bounds.norm_gains import INF, SMALLEST, NormGains
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.floor.arrays import Floats
 
 WIDER = 1 + 16 * UNIT

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from truth import INF, PLAIN, norm_between
 
-from berncert.extractor.bounds.gains import SMALLEST, NormGains, conversion, copying, everywhere, norms_with
+from berncert.extractor.bounds.norm_gains import SMALLEST, NormGains, conversion, copying, everywhere, norms_with
 
 PAIRS = list(itertools.product(PLAIN, PLAIN))
 

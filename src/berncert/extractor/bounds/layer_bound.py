@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, Known
-from berncert.extractor.bounds.spectral import UNIT, power_of_two
+from berncert.extractor.bounds.norm_gains import INF, Known
+from berncert.extractor.bounds.spectral_norm import UNIT, power_of_two
 
 Shape = tuple[int, ...]
 
