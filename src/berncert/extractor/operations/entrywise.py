@@ -27,23 +27,26 @@ class Entrywise(Layer):
         return shapes[0]
 
 
+@dataclass(frozen=True, eq=False)
 class WithConstant(Layer):
     """Has a constant `by` for each entry, for each channel or for all, that fits the value without expanding it."""
 
     by: Tensor
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        ends = zip(reversed(self.by.shape), reversed(shapes[0]), strict=False)
-        if self.by.ndim > len(shapes[0]) or not all(n in (1, size) for n, size in ends):
+        if not fits(self.by, shapes[0]):
             raise ValueError(f"expected a constant that fits {shapes[0]}, got shape {tuple(self.by.shape)}")
         return shapes[0]
 
 
-@dataclass(frozen=True, eq=False)
+def fits(constant: Tensor, shape: Shape) -> bool:
+    """Whether the constant has one number for each entry, for each channel or for all, so that nothing is expanded."""
+    ends = zip(reversed(constant.shape), reversed(shape), strict=False)
+    return constant.ndim <= len(shape) and all(n in (1, size) for n, size in ends)
+
+
 class Shift(WithConstant):
     """x + by."""
-
-    by: Tensor
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] + self.by
@@ -56,7 +59,6 @@ class Shift(WithConstant):
 class Scale(WithConstant):
     """x * by, or x / by."""
 
-    by: Tensor
     divide: bool = False
 
     def check(self) -> None:
@@ -82,11 +84,8 @@ class Scale(WithConstant):
         return LayerBound(everywhere(steepest * (1 if exact else 1 + 4 * UNIT)), 0.0, 0 if exact else 4)
 
 
-@dataclass(frozen=True, eq=False)
 class Leaky(WithConstant):
     """x where x > 0, else by * x: leaky and parametric ReLU."""
-
-    by: Tensor
 
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values

@@ -23,14 +23,16 @@ from berncert.extractor.operations.base import Layer, require_counts, require_ma
 from berncert.extractor.operations.linear import matrix_norm
 
 
+@dataclass(frozen=True, eq=False)
 class Windows(Layer):
     """Looks at windows of a map, each channel by itself."""
 
     kernel: Pair
     stride: Pair
-    padding: Pair
-    ceil: bool
-    dilation: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    ceil: bool = False
+    """Whether a last window that reaches over the edge counts."""
+    dilation = (1, 1)  # a setting of MaximumPool only
 
     def check(self) -> None:
         require_tuples(1, 2, kernel=self.kernel, stride=self.stride, dilation=self.dilation)
@@ -59,10 +61,6 @@ class Windows(Layer):
 class MaximumPool(Windows):
     """The maximum of each window."""
 
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    ceil: bool = False
     dilation: Pair = (1, 1)
 
     def evaluate(self, *values: Tensor) -> Tensor:
@@ -96,6 +94,7 @@ def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
     return max(1, *counts)
 
 
+@dataclass(frozen=True, eq=False)
 class Adaptive(Layer):
     """Windows that share the map out evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
 
@@ -109,11 +108,8 @@ class Adaptive(Layer):
         return (shapes[0][0], *self.outputs)
 
 
-@dataclass(frozen=True, eq=False)
 class AdaptiveMaximum(Adaptive):
     """The maximum of each window."""
-
-    outputs: Pair
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(values[0], self.outputs)
@@ -130,10 +126,6 @@ class AdaptiveMaximum(Adaptive):
 class AveragePool(Windows):
     """The average of each window, over its pixels or over a number that is given."""
 
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    ceil: bool = False
     count_padding: bool = True
     divisor: int | None = None
 
@@ -152,11 +144,8 @@ class AveragePool(Windows):
         return average_bound(self, shape)
 
 
-@dataclass(frozen=True, eq=False)
 class AdaptiveAverage(Adaptive):
     """The average of each window."""
-
-    outputs: Pair
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(values[0], self.outputs)
