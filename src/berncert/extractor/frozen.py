@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from berncert.extractor.arithmetic import plain_arithmetic
 from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.operations import OPERATIONS, Operation
 from berncert.extractor.operations.base import require_size
@@ -151,63 +149,6 @@ def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, .
             if last_use[number] == at:
                 del values[number]
     return values[len(steps)]
-
-
-class _Settings:
-    """Torch's settings of its arithmetic, which all threads share: plain while any frozen network computes."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.stack = Lock(), 0, ExitStack()
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self._set()
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.stack.close()
-
-    def _set(self) -> None:
-        backends: Any = torch.backends
-        self.stack.enter_context(backends.nnpack.flags(enabled=False))
-        if torch.cuda.is_available():
-            self.stack.enter_context(backends.cudnn.flags(enabled=False, allow_tf32=False))
-        if platform.machine().lower() not in ("x86_64", "amd64"):
-            onednn = backends.mkldnn.set_flags
-            self.stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
-        for part in (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv):
-            chosen = part.fp32_precision
-            if chosen not in ("none", "ieee"):
-                inherited = chosen == backends.fp32_precision
-                self.stack.callback(setattr, part, "fp32_precision", "none" if inherited else chosen)
-                part.fp32_precision = "ieee"
-
-
-_SETTINGS = _Settings()
-
-
-@contextmanager
-def plain_arithmetic() -> Iterator[None]:
-    """The arithmetic that rounding bounds assume: sums of products in the dtype of the values, in any order.
-
-    No reduced precision (TF32, bfloat16, automatic mixed precision), and no convolutions by way of transforms
-    (Winograd, FFT), which NNPACK and cuDNN may choose, and oneDNN on other processors than x86.
-    """
-    _SETTINGS.enter()
-    try:
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            yield
-    finally:
-        _SETTINGS.leave()
-
-
-def on_cpu() -> AbstractContextManager[object]:
-    """New tensors are made on the CPU, whatever the caller's default device is."""
-    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, ...]:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor.bounds.spectral_norm import Pair
+from berncert.extractor.operations.groupwise import reflected_pairs, require_groups, sorted_groups
 from berncert.extractor.operations.linear import potential_step
-from berncert.extractor.operations.rearranging import reflected_pairs, require_groups, sorted_groups
 
 
 class MaxMin(nn.Module):

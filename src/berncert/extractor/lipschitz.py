@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 from torch import nn
 
+from berncert.extractor.arithmetic import on_cpu
 from berncert.extractor.bounds.norm_gains import NormGains, norms_with
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.freezing.freeze import freeze
-from berncert.extractor.frozen import Step, interpret, on_cpu
+from berncert.extractor.frozen import Step, interpret
 from berncert.floor.arguments import checked_norm
 from berncert.floor.progress import Bar
 from berncert.floor.rounding import ceil_digits, trimmed

@@ -17,10 +17,9 @@ from torch.nn.utils import parametrizations, parametrize
 from berncert.extractor.bounds.spectral_norm import (
     Geometry,
     Pair,
+    cached_matrix_norm_bound,
     conv_norm_bound,
-    matrix_norm_bound,
     regardless_of_size,
-    remembered,
 )
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
@@ -30,8 +29,6 @@ HEADROOM = 1 + 2.0**-30
 """Beyond the proven norm, so that rounding the divided weight leaves it at 1 or less."""
 RIDGE = 1e-6  # of the mean square: keeps a Cholesky factor alive when columns grow alike; the norm stays below 1
 PROBE = 16  # the size of the map, at least, on which power iteration steers a convolution
-
-_remembered_matrix_norm = remembered(matrix_norm_bound)
 
 
 def spectral(layer: L, size: Pair | None = None) -> L:
@@ -169,7 +166,7 @@ class _DividedByNorm(nn.Module):
 
     def _proven(self, weight: Tensor) -> float:
         if self.geometry is None:
-            bound = _remembered_matrix_norm(weight)
+            bound = cached_matrix_norm_bound(weight)
         else:
             bound = conv_norm_bound(weight, self.geometry, self.size)
         return bound or 1.0

@@ -57,8 +57,8 @@ def weight_groups(images: Tensor, weight: Tensor) -> int:
     return images.shape[1] // weight.shape[1]
 
 
-def remembered(function: Callable[..., float], kept: int = 4096) -> Callable[..., float]:
-    """The function, which remembers its answers by the content of the weights: an edit in place is never missed."""
+def cached_by_weights(function: Callable[..., float], kept: int = 4096) -> Callable[..., float]:
+    """The function with a cache, whose keys are the numbers of the weights: an edit in place is never missed."""
     answers: dict[tuple[object, ...], float] = {}
 
     def lookup(weight: Tensor, *rest: object) -> float:
@@ -105,6 +105,9 @@ def matrix_norm_bound(matrices: Tensor) -> float:
     return math.sqrt(energy) * (1 + 4 * (rows * size + 8) * UNIT) * scale  # the Frobenius norm, always a bound
 
 
+cached_matrix_norm_bound = cached_by_weights(matrix_norm_bound)
+
+
 def power_of_two(values: Tensor) -> float:
     """One that is near the largest of the values, so that dividing by it is exact and nothing then overflows."""
     largest = float(values.abs().max()) if values.numel() else 0.0
@@ -130,7 +133,7 @@ def _largest_eigenvalue(gram: Tensor) -> float:
     return float(torch.linalg.eigvalsh(block.mH @ (gram @ block))[..., -1].max())
 
 
-@remembered
+@cached_by_weights
 def conv_norm_bound(weight: Tensor, geometry: Geometry, size: Pair | None = None) -> float:
     """Proven: the 2-norm of the convolution with these (out, in / groups, kh, kw) weights is not greater.
 

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from berncert.extractor.arithmetic import on_cpu, plain_arithmetic
 from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.evaluation import layer_name, require_evaluation
 from berncert.extractor.freezing.registration import is_leaf
 from berncert.extractor.freezing.tracing import refuse_stale_values, trace
 from berncert.extractor.freezing.translation import Translator
-from berncert.extractor.frozen import FrozenNetwork, Step, interpret, on_cpu, plain_arithmetic
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret
 from berncert.extractor.parametrizations import export
 
 PROBES = (5, 3)

@@ -3,9 +3,10 @@
 from berncert.extractor.operations.base import Layer, Operation
 from berncert.extractor.operations.combining import Add, Concatenate
 from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
+from berncert.extractor.operations.groupwise import GroupSort, Householder, Softmax
 from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
 from berncert.extractor.operations.pooling import AdaptiveAverage, AdaptiveMaximum, AveragePool, MaximumPool
-from berncert.extractor.operations.rearranging import Gather, GroupSort, Householder, Reshape, Softmax
+from berncert.extractor.operations.rearranging import Gather, Reshape
 
 OPERATIONS: dict[str, type[Operation]] = {
     kind.__name__: kind

@@ -16,11 +16,11 @@ from berncert.extractor.bounds.spectral_norm import (
     LARGEST_EXPLICIT,
     UNIT,
     Pair,
+    cached_matrix_norm_bound,
     sums_over_inputs,
     sums_over_outputs,
 )
 from berncert.extractor.operations.base import Layer, require_counts, require_map, require_tuples
-from berncert.extractor.operations.linear import matrix_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def average_bound(pool: AveragePool | AdaptiveAverage, shape: Shape) -> LayerBou
     }
     if fan <= LARGEST_EXPLICIT:
         basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
-        known[2.0, 2.0] = matrix_norm(pool.evaluate(basis).flatten(1).T) * wider
+        known[2.0, 2.0] = cached_matrix_norm_bound(pool.evaluate(basis).flatten(1).T) * wider
     # sums come before their division
     return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, _divisor(pool)))
 
