@@ -10,28 +10,8 @@ from berncert.extractor.lipschitz import LipschitzRow, LipschitzTable, lipschitz
 from berncert.extractor.parametrizations import almost_orthogonal, export, miyato, orthogonal, spectral
 
 __all__ = [
-    "ARCHITECTURES",
-    "CONSTRUCTIONS",
-    "Extractor",
-    "FrozenNetwork",
-    "GroupSort",
-    "Householder",
-    "LayerBound",
-    "LipschitzRow",
-    "LipschitzTable",
-    "MaxMin",
-    "Normalise",
-    "PotentialStep",
-    "UnitCube",
-    "almost_orthogonal",
-    "build",
-    "default_options",
-    "export",
-    "freeze",
-    "lipschitz_bound",
-    "lipschitz_table",
-    "miyato",
-    "orthogonal",
-    "register_bound",
-    "spectral",
-]
+    "ARCHITECTURES", "CONSTRUCTIONS", "Extractor", "FrozenNetwork", "GroupSort", "Householder", "LayerBound",
+    "LipschitzRow", "LipschitzTable", "MaxMin", "Normalise", "PotentialStep", "UnitCube", "almost_orthogonal", "build",
+    "default_options", "export", "freeze", "lipschitz_bound", "lipschitz_table", "miyato", "orthogonal",
+    "register_bound", "spectral",
+]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -95,7 +95,11 @@ def smooth(
     dtype, device = _placement(head, dtype, device)
     check_fits(2, degrees, dtype, torch.device(device))  # with the fewest classes, before anything is done
     samples: list[Tensor] = []
-    with _sampling(head, differentiable):
+    with ExitStack() as stack:
+        if not differentiable:
+            stack.enter_context(torch.no_grad())
+        if isinstance(head, nn.Module) and not differentiable:
+            stack.enter_context(evaluating(head))
         for grid in grid_batches(degrees, batch_size):
             points = grid.to(dtype).to(device)
             logits = _checked_logits(head(points), points, differentiable)
@@ -109,16 +113,6 @@ def smooth(
             samples.append(logits.T)
         coefficients = torch.cat(samples, dim=1).reshape(-1, *(n + 1 for n in degrees))
     return SmoothedHead(coefficients)
-
-
-@contextmanager
-def _sampling(head: Head, differentiable: bool) -> Iterator[None]:
-    """Evaluation mode without gradients, each submodule put back as it was; nothing is touched if differentiable."""
-    if differentiable:
-        yield
-        return
-    with evaluating(head) if isinstance(head, nn.Module) else nullcontext(), torch.no_grad():
-        yield
 
 
 @contextmanager

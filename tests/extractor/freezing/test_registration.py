@@ -12,8 +12,7 @@ from truth import INF, assert_smooth_bounded
 
 import berncert
 from berncert.extractor import LayerBound, MaxMin, freeze, lipschitz_bound, lipschitz_table, register_bound
-from berncert.extractor.freezing.registration import RULES
-from berncert.extractor.operations.registered import Registered
+from berncert.extractor.freezing.registration import RULES, Registered
 
 
 class Sine(nn.Module):

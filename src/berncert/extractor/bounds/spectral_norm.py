@@ -47,14 +47,8 @@ class Geometry:
 
     def convolve(self, images: Tensor, weight: Tensor) -> Tensor:
         """The convolution itself, as torch computes it."""
-        return F.conv2d(
-            self.pad(images), weight, stride=self.stride, dilation=self.dilation, groups=weight_groups(images, weight)
-        )
-
-
-def weight_groups(images: Tensor, weight: Tensor) -> int:
-    """How many groups these weights were made for."""
-    return images.shape[1] // weight.shape[1]
+        groups = images.shape[1] // weight.shape[1]  # the weights may be those of one group only
+        return F.conv2d(self.pad(images), weight, stride=self.stride, dilation=self.dilation, groups=groups)
 
 
 def cached_by_weights(function: Callable[..., float], kept: int = 4096) -> Callable[..., float]:

@@ -14,29 +14,21 @@ from berncert.extractor.freezing.arguments import Args, Kwargs, Value, named, re
 from berncert.extractor.freezing.tracing import IN_PLACE
 
 POOL = ("kernel_size", "stride", "padding")
+WITHOUT_PARAMETERS: dict[Any, type[nn.Module]] = {
+    F.relu: nn.ReLU, torch.relu: nn.ReLU, F.relu6: nn.ReLU6, F.selu: nn.SELU, F.silu: nn.SiLU, F.mish: nn.Mish,
+    F.hardswish: nn.Hardswish, F.hardsigmoid: nn.Hardsigmoid, F.softsign: nn.Softsign, F.logsigmoid: nn.LogSigmoid,
+    F.tanh: nn.Tanh, torch.tanh: nn.Tanh, F.sigmoid: nn.Sigmoid, torch.sigmoid: nn.Sigmoid,
+}  # fmt: skip
 MODULE_OF: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {
-    F.relu: (nn.ReLU, ("inplace",)),
-    torch.relu: (nn.ReLU, ()),
-    F.relu6: (nn.ReLU6, ("inplace",)),
+    **{function: (module, ("inplace",)) for function, module in WITHOUT_PARAMETERS.items()},
     F.leaky_relu: (nn.LeakyReLU, ("negative_slope", "inplace")),
     F.elu: (nn.ELU, ("alpha", "inplace")),
     F.celu: (nn.CELU, ("alpha", "inplace")),
-    F.selu: (nn.SELU, ("inplace",)),
     F.gelu: (nn.GELU, ("approximate",)),
-    F.silu: (nn.SiLU, ("inplace",)),
-    F.mish: (nn.Mish, ("inplace",)),
-    F.hardswish: (nn.Hardswish, ("inplace",)),
-    F.hardsigmoid: (nn.Hardsigmoid, ("inplace",)),
     F.hardtanh: (nn.Hardtanh, ("min_val", "max_val", "inplace")),
     F.softplus: (nn.Softplus, ("beta", "threshold")),
-    F.softsign: (nn.Softsign, ()),
-    F.logsigmoid: (nn.LogSigmoid, ()),
     F.softmax: (nn.Softmax, ("dim",)),
     torch.softmax: (nn.Softmax, ("dim",)),
-    torch.tanh: (nn.Tanh, ()),
-    F.tanh: (nn.Tanh, ()),
-    torch.sigmoid: (nn.Sigmoid, ()),
-    F.sigmoid: (nn.Sigmoid, ()),
     F.max_pool2d: (nn.MaxPool2d, (*POOL, "dilation", "ceil_mode", "return_indices")),
     F.avg_pool2d: (nn.AvgPool2d, (*POOL, "ceil_mode", "count_include_pad", "divisor_override")),
     F.adaptive_avg_pool2d: (nn.AdaptiveAvgPool2d, ("output_size",)),

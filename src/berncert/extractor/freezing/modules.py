@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from berncert.extractor import layers
+from berncert.extractor import operations as ops
 from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.bounds.spectral_norm import Pair
 from berncert.extractor.evaluation import layer_name
-from berncert.extractor.operations import (
-    Activation,
-    AdaptiveAverage,
-    AdaptiveMaximum,
-    AveragePool,
-    Celu,
-    Clamp,
-    Convolution,
-    Elu,
-    GroupSort,
-    Householder,
-    Layer,
-    Leaky,
-    Linear,
-    MaximumPool,
-    PotentialStep,
-    Scale,
-    Shift,
-    Softmax,
-    Softplus,
-)
 from berncert.extractor.parametrizations import geometry_of
 
-Translation = Callable[[Any, Shape], Sequence[Layer]]
-"""From a module and the shape of its input to the operations that do the same, one after the other."""
+Operations = Sequence[ops.Layer]
+"""Operations one after the other."""
+Translation = Callable[[Any, Shape], Operations]
+"""From a module and the shape of its input to the operations that do the same."""
 
 TRANSLATIONS: dict[type[nn.Module], Translation] = {}
 T = TypeVar("T", bound=Translation)
@@ -82,35 +65,35 @@ def _optional(value: Tensor | None, name: str) -> Tensor | None:
 
 
 @translates(nn.Linear)
-def _linear(module: nn.Linear, shape: Shape) -> Sequence[Layer]:
-    return [Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))]
+def _linear(module: nn.Linear, shape: Shape) -> Operations:
+    return [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))]
 
 
 @translates(nn.Conv2d)
-def _convolution(module: nn.Conv2d, shape: Shape) -> Sequence[Layer]:
+def _convolution(module: nn.Conv2d, shape: Shape) -> Operations:
     g = geometry_of(module)
     weight, bias = constant(module.weight, "weight"), _optional(module.bias, "bias")
-    return [Convolution(weight, bias, g.stride, g.padding, g.dilation, g.groups, g.mode)]
+    return [ops.Convolution(weight, bias, g.stride, g.padding, g.dilation, g.groups, g.mode)]
 
 
 @translates(layers.PotentialStep)
-def _potential_step(module: layers.PotentialStep, shape: Shape) -> Sequence[Layer]:
+def _potential_step(module: layers.PotentialStep, shape: Shape) -> Operations:
     inner = module.inner
     if type(inner) not in (nn.Linear, nn.Conv2d):
         raise TypeError(f"expected a PotentialStep around a Linear or Conv2d, got {type(inner).__name__}")
     weight, bias = constant(inner.weight, "weight"), _optional(inner.bias, "bias")
     if isinstance(inner, nn.Linear):
-        return [PotentialStep(weight, bias)]
+        return [ops.PotentialStep(weight, bias)]
     stride, padding, dilation = (cast(Pair, tuple(getattr(inner, name))) for name in ("stride", "padding", "dilation"))
-    return [PotentialStep(weight, bias, stride, padding, dilation, inner.groups)]
+    return [ops.PotentialStep(weight, bias, stride, padding, dilation, inner.groups)]
 
 
 @translates(layers.Normalise)
-def _normalise(module: layers.Normalise, shape: Shape) -> Sequence[Layer]:
+def _normalise(module: layers.Normalise, shape: Shape) -> Operations:
     mean, std = constant(module.mean, "mean"), constant(module.std, "std")
     if len(module.std) not in (1, shape[0]) or mean.shape != std.shape or not (std > 0).all():
         raise ValueError(f"expected a mean and a positive std for each of {shape[0]} channels, got {module}")
-    return [Shift(_by_channel(-mean, shape)), Scale(_by_channel(std, shape), divide=True)]
+    return [ops.Shift(_by_channel(-mean, shape)), ops.Scale(_by_channel(std, shape), divide=True)]
 
 
 def _by_channel(values: Tensor, shape: Shape) -> Tensor:
@@ -118,19 +101,19 @@ def _by_channel(values: Tensor, shape: Shape) -> Tensor:
 
 
 @translates(layers.UnitCube)
-def _unit_cube(module: layers.UnitCube, shape: Shape) -> Sequence[Layer]:
-    return [Scale(constant(module.side, "side"), divide=True), Shift(constant(0.5)), Clamp(0.0, 1.0)]
+def _unit_cube(module: layers.UnitCube, shape: Shape) -> Operations:
+    return [ops.Scale(constant(module.side, "side"), divide=True), ops.Shift(constant(0.5)), ops.Clamp(0.0, 1.0)]
 
 
 @translates(layers.MaxMin, layers.GroupSort)
-def _group_sort(module: layers.MaxMin | layers.GroupSort, shape: Shape) -> Sequence[Layer]:
-    return [GroupSort(getattr(module, "group_size", 2))]
+def _group_sort(module: layers.MaxMin | layers.GroupSort, shape: Shape) -> Operations:
+    return [ops.GroupSort(getattr(module, "group_size", 2))]
 
 
 @translates(layers.Householder)
-def _householder(module: layers.Householder, shape: Shape) -> Sequence[Layer]:
+def _householder(module: layers.Householder, shape: Shape) -> Operations:
     half = constant(module.angle, "angle") / 2
-    return [Householder(torch.stack([half.sin(), -half.cos()]))]
+    return [ops.Householder(torch.stack([half.sin(), -half.cos()]))]
 
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -150,84 +133,71 @@ def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Te
 
 
 @translates(*BATCH_NORMS)
-def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Sequence[Layer]:
+def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operations:
     scale, shift = scale_and_shift(module)
     if shape[:1] != (len(scale),) or len(shape) not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
         raise ValueError(f"expected {len(scale)} channels as {layer_name(module)} takes them, got shape {shape}")
-    return [Scale(_by_channel(scale, shape)), Shift(_by_channel(shift, shape))]
+    return [ops.Scale(_by_channel(scale, shape)), ops.Shift(_by_channel(shift, shape))]
 
 
-def folded(layer: Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Layer | None:
+def folded(layer: ops.Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> ops.Layer | None:
     """A linear operation with the batch normalisation of its result, of this shape, in its numbers; or None."""
-    if not isinstance(layer, Linear | Convolution) or (isinstance(layer, Linear) and len(shape) != 1):
+    if not isinstance(layer, ops.Linear | ops.Convolution) or (isinstance(layer, ops.Linear) and len(shape) != 1):
         return None
     scale, shift = scale_and_shift(module)
     if len(scale) != len(layer.weight):
         return None
     weight = layer.weight * scale.view(-1, *(1,) * (layer.weight.ndim - 1))
     bias = shift if layer.bias is None else layer.bias * scale + shift
-    if isinstance(layer, Linear):
-        return Linear(weight, bias)
-    return Convolution(weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups, layer.mode)
+    return replace(layer, weight=weight, bias=bias)
 
 
-def _activation(name: str) -> Translation:
-    return lambda module, shape: [Activation(name)]
+@translates(
+    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.Hardsigmoid, nn.Hardswish, nn.SiLU, nn.Mish, nn.Softsign, nn.LogSigmoid,
+    nn.SELU,
+)  # fmt: skip
+def _activation(module: nn.Module, shape: Shape) -> Operations:
+    return [ops.Activation(type(module).__name__.lower())]
 
 
 TRANSLATIONS |= {
-    nn.ReLU: _activation("relu"),
-    nn.ReLU6: _activation("relu6"),
-    nn.Tanh: _activation("tanh"),
-    nn.Sigmoid: _activation("sigmoid"),
-    nn.Hardsigmoid: _activation("hardsigmoid"),
-    nn.Hardswish: _activation("hardswish"),
-    nn.SiLU: _activation("silu"),
-    nn.Mish: _activation("mish"),
-    nn.Softsign: _activation("softsign"),
-    nn.LogSigmoid: _activation("logsigmoid"),
-    nn.SELU: _activation("selu"),
-    nn.ELU: lambda module, shape: [Elu(float(module.alpha))],
-    nn.CELU: lambda module, shape: [Celu(float(module.alpha))],
-    nn.LeakyReLU: lambda module, shape: [Leaky(constant(module.negative_slope, "negative_slope"))],
-    nn.RReLU: lambda module, shape: [Leaky(constant((module.lower + module.upper) / 2, "slope"))],
-    nn.Hardtanh: lambda module, shape: [Clamp(float(module.min_val), float(module.max_val))],
+    nn.ELU: lambda module, shape: [ops.Elu(float(module.alpha))],
+    nn.CELU: lambda module, shape: [ops.Celu(float(module.alpha))],
+    nn.LeakyReLU: lambda module, shape: [ops.Leaky(constant(module.negative_slope, "negative_slope"))],
+    nn.RReLU: lambda module, shape: [ops.Leaky(constant((module.lower + module.upper) / 2, "slope"))],
+    nn.GELU: lambda module, shape: [ops.Activation("gelu" if module.approximate == "none" else "gelu_tanh")],
+    nn.Hardtanh: lambda module, shape: [ops.Clamp(float(module.min_val), float(module.max_val))],
 }
 
 
-@translates(nn.GELU)
-def _gelu(module: nn.GELU, shape: Shape) -> Sequence[Layer]:
-    return [Activation("gelu" if module.approximate == "none" else "gelu_tanh")]
-
-
 @translates(nn.PReLU)
-def _prelu(module: nn.PReLU, shape: Shape) -> Sequence[Layer]:
+def _prelu(module: nn.PReLU, shape: Shape) -> Operations:
     slopes = constant(module.weight, "weight")
-    return [Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
+    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
 
 
 @translates(nn.Softplus)
-def _softplus(module: nn.Softplus, shape: Shape) -> Sequence[Layer]:
+def _softplus(module: nn.Softplus, shape: Shape) -> Operations:
     if not 20 <= module.threshold <= 80:
         raise ValueError(
             f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
             "goes over to x, and has no Lipschitz bound, and above float32 overflows before it does"
         )
-    return [Softplus(float(module.beta))]
+    return [ops.Softplus(float(module.beta))]
 
 
 @translates(nn.Threshold)
-def _threshold(module: nn.Threshold, shape: Shape) -> Sequence[Layer]:
+def _threshold(module: nn.Threshold, shape: Shape) -> Operations:
     if module.value != module.threshold:
         raise ValueError(f"expected a Threshold whose value is its threshold, got {module}; it jumps elsewhere")
-    return [Clamp(float(module.value), None)]
+    return [ops.Clamp(float(module.value), None)]
 
 
 @translates(nn.Softmax)
-def _softmax(module: nn.Softmax, shape: Shape) -> Sequence[Layer]:
+def _softmax(module: nn.Softmax, shape: Shape) -> Operations:
     if module.dim is None or module.dim % (len(shape) + 1) == 0 or not abs(module.dim) <= len(shape):
         raise ValueError(f"expected a Softmax over a dimension other than the batch's, got dim={module.dim}")
-    return [Softmax(module.dim % (len(shape) + 1) - 1)]
+    return [ops.Softmax(module.dim % (len(shape) + 1) - 1)]
 
 
 def _pair(value: Any) -> Pair:
@@ -236,28 +206,28 @@ def _pair(value: Any) -> Pair:
 
 
 @translates(nn.MaxPool2d)
-def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Sequence[Layer]:
+def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Operations:
     _refuse_indices(module)
     kernel, stride, padding, dilation = (
         _pair(v) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
     )
-    return [MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
+    return [ops.MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
 
 
 @translates(nn.AvgPool2d)
-def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Sequence[Layer]:
+def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Operations:
     kernel, stride, padding = (_pair(v) for v in (module.kernel_size, module.stride, module.padding))
     counted, divisor = bool(module.count_include_pad), module.divisor_override
-    return [AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
+    return [ops.AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
 
 
 @translates(nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d)
-def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Sequence[Layer]:
+def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Operations:
     _refuse_indices(module)
     size = module.output_size
     wanted = tuple(size) if isinstance(size, tuple | list) else (size, size)
     outputs = cast(Pair, tuple(n if m is None else m for m, n in zip(wanted, shape[1:], strict=False)))
-    return [(AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else AdaptiveAverage)(outputs)]
+    return [(ops.AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else ops.AdaptiveAverage)(outputs)]
 
 
 def _refuse_indices(module: nn.Module) -> None:

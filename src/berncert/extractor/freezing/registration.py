@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from berncert.extractor.bounds.norm_gains import Known
 from berncert.extractor.evaluation import layer_name
 from berncert.extractor.freezing.modules import CONTAINERS, IDLE, MOVING, TRANSLATIONS
 from berncert.extractor.operations import Layer
-from berncert.extractor.operations.registered import Registered, checked_bound
 
 M = TypeVar("M", bound=nn.Module)
 Rule = Callable[[M, Shape], LayerBound | Known | float]
@@ -51,6 +51,36 @@ def register_bound(layer_type: Any, rule: Any = None) -> Any:
         raise TypeError(f"expected a rule(module, input_shape), got {rule!r}; e.g. lambda module, shape: 1.0")
     RULES[layer_type] = rule
     return rule
+
+
+@dataclass(frozen=True, eq=False)
+class Registered(Layer):
+    """A module whose bound was given to `register_bound`. No file can hold it, because it runs the user's code."""
+
+    in_files: ClassVar[bool] = False
+
+    module: nn.Module
+    known: LayerBound
+    shapes: tuple[Shape, Shape]
+    """The shapes of its input and of its output."""
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        (x,) = values
+        result: Tensor = self.module(x.clone())  # it may work in place
+        return result
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        if shapes != (self.shapes[0],):
+            raise ValueError(
+                f"expected an input of shape {self.shapes[0]}, for which the bound was given, got {shapes}"
+            )
+        return self.shapes[1]
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        return self.known
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Registered:
+        return replace(self, module=copy.deepcopy(self.module).to(device, dtype))
 
 
 def is_leaf(module: nn.Module) -> bool:
@@ -98,10 +128,27 @@ def _registered(module: nn.Module, shape: Shape) -> Registered:
     if not isinstance(out, Tensor) or len(out.shape) < 1 or len(out) != 2:
         raise TypeError(f"expected {name} to keep the batch apart and return one tensor")
     try:
-        bound = checked_bound(RULES[type(module)](module, shape), length(out[0]))
+        bound = _checked_bound(RULES[type(module)](module, shape), length(out[0]))
     except Exception as error:  # whatever a user's rule does
         raise TypeError(
             f"the rule that was registered for {name} gives no bound for input_shape {shape}: "
             f"{type(error).__name__}: {error}; correct it with berncert.register_bound"
         ) from error
     return Registered(module, bound, (shape, tuple(out.shape[1:])))
+
+
+def _checked_bound(answer: LayerBound | Known | float, at_zero: float) -> LayerBound:
+    """A rule's answer as a complete LayerBound; `at_zero` is norm_2(f(0)), for an answer that leaves it out."""
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        answer = {(2.0, 2.0): float(answer)}
+    if not isinstance(answer, LayerBound):
+        answer = LayerBound(answer, offset=at_zero)  # type: ignore[arg-type]
+    pairs = answer.known if isinstance(answer.known, Mapping) else (None,)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"expected a number, {{(s, t): number}} or a LayerBound, got {answer.known!r}")
+    known = {(float(s), float(t)): float(factor) for (s, t), factor in answer.known.items()}
+    if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
+        raise ValueError(f"expected bounds >= 0, got {dict(answer.known)}; a bound that is not a number proves nothing")
+    if not all(norm >= 1 for pair in known for norm in pair):
+        raise ValueError(f"expected norms p with 1 <= p <= inf, got {list(answer.known)}")
+    return replace(answer, known=known)

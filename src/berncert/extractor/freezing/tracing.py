@@ -21,6 +21,11 @@ def _refuse_hash(self: Any) -> int:
     raise TypeError("a value of the network, or its size, decides what is looked up")
 
 
+def _recorded(change: Any) -> Callable[[Any, Any], fx.Proxy]:
+    """A method that records the change in place as a step of its own."""
+    return lambda self, other: self.tracer.create_proxy("call_function", change, (self, other), {})
+
+
 class _Attribute(fx.proxy.Attribute):
     """A stand-in for e.g. x.shape, which decides nothing."""
 
@@ -35,20 +40,7 @@ class _Value(fx.Proxy):
     def __getattr__(self, k: str) -> fx.proxy.Attribute:
         return _Attribute(self, k)
 
-    def _changed(self, change: Any, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", change, (self, other), {})
-
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.iadd, other)
-
-    def __isub__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.isub, other)
-
-    def __imul__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.imul, other)
-
-    def __itruediv__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.itruediv, other)
+    __iadd__, __isub__, __imul__, __itruediv__ = map(_recorded, IN_PLACE)
 
 
 class _Tracer(fx.Tracer):

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from berncert.extractor import operations as ops
 from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.evaluation import layer_name, require_evaluation, require_no_hooks
 from berncert.extractor.freezing.arguments import (
@@ -34,20 +35,6 @@ from berncert.extractor.freezing.rearranging import REARRANGING, entry_numbers
 from berncert.extractor.freezing.registration import operations_of
 from berncert.extractor.freezing.tracing import name_of
 from berncert.extractor.frozen import Step
-from berncert.extractor.operations import (
-    Activation,
-    Add,
-    Clamp,
-    Concatenate,
-    Gather,
-    Layer,
-    Linear,
-    Mean,
-    Operation,
-    Reshape,
-    Scale,
-    Shift,
-)
 from berncert.extractor.operations.entrywise import fits
 
 SIZES = {"size", "dim", getattr}
@@ -115,7 +102,7 @@ class Translator:
         with_its_result = source > 0 and self.steps[source - 1].name.split(" (call ")[0] == name
         return f"{name} (call {self.calls[name]})" if with_its_result else name
 
-    def _emit(self, operation: Operation, *values: Value) -> Value:
+    def _emit(self, operation: ops.Operation, *values: Value) -> Value:
         operation.check()
         shape = operation.output_shape(*(value.shape for value in values))
         self.steps.append(Step(operation, tuple(v.number for v in values), self.name, self.layer))
@@ -177,7 +164,7 @@ class Translator:
         if not isinstance(source, fx.Node) or len(source.users) > 1 or self.made.get(source) != len(self.steps):
             return False
         before = self.steps[-1]
-        operation = folded(before.operation, module, value.shape) if isinstance(before.operation, Layer) else None
+        operation = folded(before.operation, module, value.shape) if isinstance(before.operation, ops.Layer) else None
         if operation is None:
             return False
         operation.check()
@@ -206,9 +193,9 @@ class Translator:
         value = only_value(args, kwargs, self.layer)
         refuse_dtype(kwargs)
         if target is torch.abs:
-            return self._emit(Activation("abs"), value)
+            return self._emit(ops.Activation("abs"), value)
         if target is torch.clamp:
-            return self._emit(Clamp(*clamp_limits(args[1:], kwargs)), value)
+            return self._emit(ops.Clamp(*clamp_limits(args[1:], kwargs)), value)
         if target is torch.mean:
             return self._mean(value, named(("dim", "keepdim"), args[1:], kwargs))
         raise TypeError(
@@ -224,26 +211,26 @@ class Translator:
         if isinstance(left, Value) and isinstance(right, Value):
             if target not in (operator.add, operator.sub):
                 raise TypeError(f"expected {self.layer} of one value of the network and a constant; got two values")
-            return self._emit(Add(), left, right if target is operator.add else self._negative(right))
+            return self._emit(ops.Add(), left, right if target is operator.add else self._negative(right))
         value, number = (left, right) if isinstance(left, Value) else (right, left)
         by = _fitting(number, value.shape)
         if target is operator.mul:
-            return self._emit(Scale(by), value)
+            return self._emit(ops.Scale(by), value)
         if target is operator.truediv:
             if value is right:
                 raise TypeError("expected a value of the network over a constant, got a constant over a value")
-            return self._emit(Scale(by, divide=True), value)
+            return self._emit(ops.Scale(by, divide=True), value)
         if target is operator.sub and value is right:
-            return self._emit(Shift(by), self._negative(value))
-        return self._emit(Shift(by if target is operator.add else -by), value)
+            return self._emit(ops.Shift(by), self._negative(value))
+        return self._emit(ops.Shift(by if target is operator.add else -by), value)
 
     def _negative(self, value: Value) -> Value:
-        return self._emit(Scale(constant(-1.0)), value)
+        return self._emit(ops.Scale(constant(-1.0)), value)
 
     def _matmul(self, left: Any, right: Any) -> Value:
         if not isinstance(left, Value) or not isinstance(right, Tensor) or right.ndim != 2:
             raise TypeError("expected the product of a value of the network with a constant matrix on its right")
-        return self._emit(Linear(constant(right.T)), left)
+        return self._emit(ops.Linear(constant(right.T)), left)
 
     def _join(self, target: Any, parts: Any, dim: int) -> Value:
         values = list(parts)
@@ -255,7 +242,7 @@ class Translator:
         axis = dim % (rank + 1) - 1
         if target is torch.stack:
             values = [self._rearrange(torch.unsqueeze, (value, axis + 1), {}) for value in values]
-        return self._emit(Concatenate(axis), *values)
+        return self._emit(ops.Concatenate(axis), *values)
 
     def _rearrange(self, target: Any, args: Args, kwargs: Kwargs) -> Any:
         numbers = entry_numbers(target, args, kwargs, self.batch, self.layer)
@@ -266,8 +253,8 @@ class Translator:
     def _gather(self, value: Value, numbers: Tensor) -> Value:
         shape = tuple(numbers.shape)
         if torch.equal(numbers.flatten(), torch.arange(math.prod(value.shape))):
-            return value if shape == value.shape else self._emit(Reshape(shape), value)
-        return self._emit(Gather(numbers.contiguous()), value)
+            return value if shape == value.shape else self._emit(ops.Reshape(shape), value)
+        return self._emit(ops.Gather(numbers.contiguous()), value)
 
     def _mean(self, value: Value, options: Kwargs) -> Value:
         dims = options.get("dim")
@@ -275,7 +262,7 @@ class Translator:
         rank = len(value.shape) + 1
         if not all(type(dim) is int and -rank <= dim < rank and dim % rank for dim in dims):
             raise TypeError(f"expected a step that keeps the images of a batch apart, got a mean over dim={dims}")
-        return self._emit(Mean(tuple(dim % rank - 1 for dim in dims), bool(options.get("keepdim", False))), value)
+        return self._emit(ops.Mean(tuple(dim % rank - 1 for dim in dims), bool(options.get("keepdim", False))), value)
 
 
 def _fitting(number: Any, shape: Shape) -> Tensor:
