@@ -29,9 +29,9 @@ class Step:
     operation: Operation
     inputs: tuple[int, ...]
     name: str
-    """Of the module or function in the network that it comes from."""
+    """The name of the module or function in the network that it comes from."""
     layer: str
-    """What kind of layer that is."""
+    """The type of that module, or the name of that function."""
 
 
 class FrozenNetwork(nn.Module):
@@ -50,11 +50,11 @@ class FrozenNetwork(nn.Module):
         self.about = dict(about or {})
         """Where it comes from, as plain JSON: for people, nothing depends on it."""
         self.shapes = _checked_shapes(self.input_shape, self.steps)
-        """Of the image, and of the result of each step, without the batch."""
+        """The shapes of the image and of the result of each step, without the batch."""
 
     @property
     def output_shape(self) -> Shape:
-        """Of what it returns, without the batch."""
+        """The shape of its output, without the batch."""
         return self.shapes[-1]
 
     @property
@@ -79,7 +79,7 @@ class FrozenNetwork(nn.Module):
             return interpret(self._cast(x.dtype, x.device), x, lambda step, values: step.operation.evaluate(*values))
 
     def _cast(self, dtype: torch.dtype, device: torch.device) -> Sequence[Step]:
-        """The steps with their numbers in this dtype on this device, each time anew: a number may have been changed."""
+        """The steps in this dtype on this device, converted again at each call: a number may have been changed."""
         if dtype == torch.float64 and device.type == "cpu":
             return self.steps
         try:
@@ -88,10 +88,10 @@ class FrozenNetwork(nn.Module):
             raise ValueError(f"expected a network that can be run in {dtype}, got one whose {error}") from error
 
     def digest(self) -> str:
-        """The same for networks that compute the same by the same steps: numbers, settings, order."""
+        """A checksum, the same for networks whose steps have the same numbers, settings and order."""
         for step in self.steps:
             if not step.operation.in_files:
-                raise TypeError(f"{step.name} is a layer of your own: what it computes cannot be told from its numbers")
+                raise TypeError(f"{step.name} is a layer of your own: its numbers do not determine what it computes")
         digest = hashlib.sha256(json.dumps([list(self.input_shape), *map(_described, self.steps)]).encode())
         for step in self.steps:
             for name, tensor in step.operation.tensors().items():
@@ -130,7 +130,7 @@ class FrozenNetwork(nn.Module):
     def from_data(cls, data: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> FrozenNetwork:
         """The network that `as_data` wrote; a ValueError for anything that is not one."""
         try:
-            steps = [_read_step(number, told, tensors) for number, told in enumerate(data["steps"], start=1)]
+            steps = [_read_step(number, entry, tensors) for number, entry in enumerate(data["steps"], start=1)]
             return cls(_tuples(data["input_shape"]), steps, data.get("about"))
         except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError) as error:
             raise ValueError(f"expected the steps of a frozen network, got something else ({error!r})") from error
@@ -140,7 +140,7 @@ class FrozenNetwork(nn.Module):
 
 
 def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, ...]], V]) -> V:
-    """Walk through the steps with whatever is carried in the place of values, and return what the last one gives."""
+    """Visit the steps in order, with anything in the place of values, and return what the last visit gives."""
     values: dict[int, V] = {0: start}
     last_use = {number: at for at, step in enumerate(steps, start=1) for number in step.inputs}
     for at, step in enumerate(steps, start=1):
@@ -180,17 +180,17 @@ def _described(step: Step) -> dict[str, Any]:
     return {"operation": name, "inputs": list(step.inputs), "settings": step.operation.settings()}
 
 
-def _read_step(number: int, told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
-    if told["operation"] not in OPERATIONS:
-        raise ValueError(f"expected an operation out of {', '.join(OPERATIONS)}, got {told['operation']!r}")
-    own = {name: _widened(tensors[f"{number}.{name}"]) for name in told["tensors"]}
-    settings = {name: _tuples(value) for name, value in told["settings"].items()}
-    operation = OPERATIONS[told["operation"]](**settings, **own)
-    return Step(operation, _tuples(told["inputs"]), str(told["name"]), str(told["layer"]))
+def _read_step(number: int, entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
+    if entry["operation"] not in OPERATIONS:
+        raise ValueError(f"expected an operation out of {', '.join(OPERATIONS)}, got {entry['operation']!r}")
+    numbers = {name: _widened(tensors[f"{number}.{name}"]) for name in entry["tensors"]}
+    settings = {name: _tuples(value) for name, value in entry["settings"].items()}
+    operation = OPERATIONS[entry["operation"]](**settings, **numbers)
+    return Step(operation, _tuples(entry["inputs"]), str(entry["name"]), str(entry["layer"]))
 
 
 def _widened(tensor: Tensor) -> Tensor:
-    """In float64 or int64: what is narrower in a file is the same number."""
+    """The tensor in float64 or int64, which hold every number of the narrower types in files."""
     if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.int32):
         raise ValueError(f"expected numbers in float64, float32, int64 or int32, got {tensor.dtype}")
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64, copy=True).contiguous()
@@ -201,5 +201,5 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as tuples."""
+    """The value with all lists, which JSON has, as tuples."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -31,9 +31,9 @@ class LipschitzRow:
     name: str
     layer: str
     shape: tuple[int, ...]
-    """Of its output."""
+    """The shape of its output."""
     factor: float
-    """Its own bound; NaN for a step that joins several values."""
+    """The bound of this layer alone; NaN for a step that joins several values."""
     running: float
     """The bound from the image to its output."""
 

@@ -26,7 +26,7 @@ L = TypeVar("L", nn.Linear, nn.Conv2d)
 M = TypeVar("M", bound=nn.Module)
 
 HEADROOM = 1 + 2.0**-30
-"""Beyond the proven norm, so that rounding the divided weight leaves it at 1 or less."""
+"""A factor on the proven norm, so that the divided weight has norm 1 or less after rounding."""
 RIDGE = 1e-6  # of the mean square: keeps a Cholesky factor alive when columns grow alike; the norm stays below 1
 PROBE = 16  # the size of the map, at least, on which power iteration steers a convolution
 

@@ -11,51 +11,10 @@ from torch import nn
 from truth import INF, assert_smooth_bounded, jacobian, norm_between, odd_norm
 
 from berncert.extractor import GroupSort, Householder, MaxMin, lipschitz_bound, lipschitz_table
-from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.frozen import FrozenNetwork, Step
-from berncert.extractor.operations import GroupSort as SortedGroups
 from berncert.extractor.operations import Householder as Reflection
-from berncert.extractor.operations import Operation, Softmax
 
 NORMS = [1, 1.5, 2, 3, INF]
-
-
-@pytest.mark.parametrize(
-    ("operation", "shape"),
-    [
-        (SortedGroups(2), (3,)),
-        (SortedGroups(2), ()),
-        (Reflection(torch.ones(2, 2, dtype=torch.float64)), (6,)),
-        (Reflection(torch.ones(2, 2, dtype=torch.float64)), (2, 4)),
-        (Softmax(1), (3,)),
-        (Softmax(0), ()),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Operation) else str(value),
-)
-def test_a_value_that_does_not_fit_is_refused(operation: Operation, shape: Shape) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        operation.output_shape(shape)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        SortedGroups(0),
-        SortedGroups(True),
-        SortedGroups((2,)),
-        Reflection(torch.ones(3, 2, dtype=torch.float64)),
-        Reflection(torch.ones(2, dtype=torch.float64)),
-        Reflection(torch.ones(2, 0, dtype=torch.float64)),
-        Reflection(torch.full((2, 1), torch.nan, dtype=torch.float64)),
-        Reflection(torch.ones(2, 1)),
-        Softmax(-1),
-        Softmax((0,)),
-    ],
-    ids=lambda o: f"{type(o).__name__} {o.settings()}",
-)
-def test_settings_that_cannot_be_are_refused(operation: Operation) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        operation.check()
 
 
 def test_a_reflection_by_a_normal_that_is_not_of_length_1_is_bounded_as_it_is() -> None:

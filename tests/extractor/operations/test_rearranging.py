@@ -58,39 +58,6 @@ def test_moving_numbers_costs_no_rounding() -> None:
         assert value.error[0] <= 2.0**-24 * value.size[0] * (1 + 1e-9)  # that of the image
 
 
-@pytest.mark.parametrize(
-    ("operation", "shape"),
-    [
-        (Reshape((2, 3)), (5,)),
-        (Reshape((6,)), (2, 2)),
-        (Gather(torch.tensor([0, 3])), (3,)),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Operation) else str(value),
-)
-def test_a_value_that_does_not_fit_is_refused(operation: Operation, shape: Shape) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        operation.output_shape(shape)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        Reshape((2, 0)),
-        Reshape((-1,)),
-        Reshape((2.0,)),
-        Reshape(6),
-        Reshape([2, 3]),
-        Gather(torch.tensor([0, -2])),
-        Gather(torch.tensor([0.0, 1.0])),
-        Gather(torch.tensor([], dtype=torch.int64)),
-    ],
-    ids=lambda o: f"{type(o).__name__} {o.settings()}",
-)
-def test_settings_that_cannot_be_are_refused(operation: Operation) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        operation.check()
-
-
 # ---- the modules that they stand for ----
 
 

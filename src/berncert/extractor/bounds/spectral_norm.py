@@ -33,11 +33,11 @@ class Geometry:
 
     stride: Pair = (1, 1)
     padding: tuple[Pair, Pair] = ((0, 0), (0, 0))
-    """Before and after, for height and width."""
+    """The padding before and after, for height and width."""
     dilation: Pair = (1, 1)
     groups: int = 1
     mode: str = "zeros"
-    """Of the padding, as in torch: zeros, circular, reflect or replicate."""
+    """The kind of padding, as in torch: zeros, circular, reflect or replicate."""
 
     def pad(self, images: Tensor) -> Tensor:
         """The images with their padding."""
@@ -103,7 +103,7 @@ cached_matrix_norm_bound = cached_by_weights(matrix_norm_bound)
 
 
 def power_of_two(values: Tensor) -> float:
-    """One that is near the largest of the values, so that dividing by it is exact and nothing then overflows."""
+    """The power of two near the largest of the values: dividing by it is exact, and nothing overflows afterwards."""
     largest = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(-1000, min(1000, math.frexp(largest)[1])))
 
@@ -116,7 +116,7 @@ def _is_definite(gram: Tensor, shift: float) -> bool:
 
 
 def _largest_eigenvalue(gram: Tensor) -> float:
-    """A guess, good to many digits: nothing rests on it."""
+    """A guess of the largest eigenvalue, good to many digits: no proof relies on it."""
     size = gram.shape[-1]
     if size <= DENSE_GUESS:
         return float(torch.linalg.eigvalsh(gram)[..., -1].max())

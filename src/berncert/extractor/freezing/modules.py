@@ -37,7 +37,7 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
-    """Enter a translation of these modules."""
+    """Add the decorated translation for modules of these types."""
 
     def enter(translation: T) -> T:
         TRANSLATIONS.update(dict.fromkeys(kinds, translation))
@@ -47,7 +47,7 @@ def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
 
 
 def constant(value: Any, name: str = "constant") -> Tensor:
-    """A number or tensor as float64, the very same number, in memory of its own."""
+    """A copy of a number or tensor in float64, with exactly the same value."""
     wide = torch.float64 if isinstance(value, float) else None  # torch would make it float32
     tensor = torch.as_tensor(value, dtype=wide).detach().cpu()
     if tensor.is_complex():
@@ -62,11 +62,6 @@ def constant(value: Any, name: str = "constant") -> Tensor:
 
 def _optional(value: Tensor | None, name: str) -> Tensor | None:
     return None if value is None else constant(value, name)
-
-
-@translates(nn.Linear)
-def _linear(module: nn.Linear, shape: Shape) -> Operations:
-    return [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))]
 
 
 @translates(nn.Conv2d)
@@ -98,16 +93,6 @@ def _normalise(module: layers.Normalise, shape: Shape) -> Operations:
 
 def _by_channel(values: Tensor, shape: Shape) -> Tensor:
     return values.reshape(-1, *(1,) * (len(shape) - 1))
-
-
-@translates(layers.UnitCube)
-def _unit_cube(module: layers.UnitCube, shape: Shape) -> Operations:
-    return [ops.Scale(constant(module.side, "side"), divide=True), ops.Shift(constant(0.5)), ops.Clamp(0.0, 1.0)]
-
-
-@translates(layers.MaxMin, layers.GroupSort)
-def _group_sort(module: layers.MaxMin | layers.GroupSort, shape: Shape) -> Operations:
-    return [ops.GroupSort(getattr(module, "group_size", 2))]
 
 
 @translates(layers.Householder)
@@ -161,13 +146,19 @@ def _activation(module: nn.Module, shape: Shape) -> Operations:
 
 
 TRANSLATIONS |= {
+    nn.Linear: lambda module, shape: [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))],
+    layers.MaxMin: lambda module, shape: [ops.GroupSort(2)],
+    layers.GroupSort: lambda module, shape: [ops.GroupSort(module.group_size)],
     nn.ELU: lambda module, shape: [ops.Elu(float(module.alpha))],
     nn.CELU: lambda module, shape: [ops.Celu(float(module.alpha))],
     nn.LeakyReLU: lambda module, shape: [ops.Leaky(constant(module.negative_slope, "negative_slope"))],
     nn.RReLU: lambda module, shape: [ops.Leaky(constant((module.lower + module.upper) / 2, "slope"))],
     nn.GELU: lambda module, shape: [ops.Activation("gelu" if module.approximate == "none" else "gelu_tanh")],
+    layers.UnitCube: lambda module, shape: [
+        ops.Scale(constant(module.side, "side"), divide=True), ops.Shift(constant(0.5)), ops.Clamp(0.0, 1.0)
+    ],
     nn.Hardtanh: lambda module, shape: [ops.Clamp(float(module.min_val), float(module.max_val))],
-}
+}  # fmt: skip
 
 
 @translates(nn.PReLU)
@@ -181,7 +172,7 @@ def _softplus(module: nn.Softplus, shape: Shape) -> Operations:
     if not 20 <= module.threshold <= 80:
         raise ValueError(
             f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
-            "goes over to x, and has no Lipschitz bound, and above float32 overflows before it does"
+            "switches to x, and has no Lipschitz bound, and above float32 overflows before it does"
         )
     return [ops.Softplus(float(module.beta))]
 
@@ -208,15 +199,13 @@ def _pair(value: Any) -> Pair:
 @translates(nn.MaxPool2d)
 def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Operations:
     _refuse_indices(module)
-    kernel, stride, padding, dilation = (
-        _pair(v) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
-    )
+    kernel, stride, padding, dilation = map(_pair, (module.kernel_size, module.stride, module.padding, module.dilation))
     return [ops.MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
 
 
 @translates(nn.AvgPool2d)
 def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Operations:
-    kernel, stride, padding = (_pair(v) for v in (module.kernel_size, module.stride, module.padding))
+    kernel, stride, padding = map(_pair, (module.kernel_size, module.stride, module.padding))
     counted, divisor = bool(module.count_include_pad), module.divisor_override
     return [ops.AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
 

@@ -15,12 +15,12 @@ from berncert.extractor.bounds.norm_gains import NormGains
 from berncert.extractor.bounds.value_bound import ValueBound
 
 MOST_NUMBERS = 2**25
-"""In one value of one image: a file cannot ask for more memory than that."""
+"""The most numbers in one value of one image: a file cannot ask for more memory than that."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operation(ABC):
-    """One operation: its fields are float64 tensors, whole-number tensors, and plain numbers, words and tuples.
+    """One operation: its fields are float64 tensors, whole-number tensors, and plain numbers, strings and tuples.
 
     Values have the batch as their first axis, and each row of a result depends on the same row of the arguments only.
     """
@@ -36,14 +36,14 @@ class Operation(ABC):
 
     @abstractmethod
     def output_shape(self, *shapes: Shape) -> Shape:
-        """The shape of the result, without the batch; a ValueError where the arguments do not fit."""
+        """The shape of the result, without the batch; raises a ValueError where the arguments do not fit."""
 
     @abstractmethod
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         """What is proven of the result, and the operation's own gains; None if it joins several values."""
 
     def check(self) -> None:
-        """A ValueError if the numbers are not those of such an operation: files can hold anything."""
+        """Raise a ValueError if the fields are not those of such an operation: files can hold anything."""
         for name, tensor in self.tensors().items():
             if tensor.dtype != torch.float64:
                 raise ValueError(f"expected {name} in float64, got {tensor.dtype}")
@@ -81,7 +81,7 @@ class Layer(Operation):
 
     @abstractmethod
     def layer_bound(self, shape: Shape) -> LayerBound:
-        """What is proven of it, for inputs of this shape."""
+        """What is proven of the operation, for inputs of this shape."""
 
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         (value,) = values
@@ -89,19 +89,19 @@ class Layer(Operation):
 
 
 def require_map(shape: Shape) -> None:
-    """A ValueError for anything but a map: torch would take the batch for the channels of less."""
+    """Raise a ValueError for anything but a map: of less, torch would take the batch for the channels."""
     if len(shape) != 3:
         raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
 
 
 def require_size(shape: Shape) -> None:
-    """A ValueError for values that are too large to be computed."""
+    """Raise a ValueError for values that are too large to be computed."""
     if len(shape) > 16 or math.prod(shape) > MOST_NUMBERS:
         raise ValueError(f"expected at most {MOST_NUMBERS} numbers, got a value of shape {shape}")
 
 
 def require_numbers(**numbers: Any) -> None:
-    """A ValueError that names the first of these that is not a finite number."""
+    """Raise a ValueError that names the first of these that is not a finite number."""
     for name, value in numbers.items():
         whole = type(value) is int and abs(value) <= 2**53
         if not whole and not (type(value) is float and math.isfinite(value)):
@@ -109,14 +109,14 @@ def require_numbers(**numbers: Any) -> None:
 
 
 def require_counts(least: int, **counts: Any) -> None:
-    """A ValueError that names the first of these that is not a whole number of at least `least`."""
+    """Raise a ValueError that names the first of these that is not a whole number >= least."""
     for name, value in counts.items():
         if type(value) is not int or not least <= value <= 2**28:
             raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
 
 
 def require_tuples(least: int, size: int | None = None, **tuples: Any) -> None:
-    """A ValueError that names the first of these that is not a tuple of `size` such numbers, or of any number."""
+    """Raise a ValueError that names the first of these that is not a tuple of `size` whole numbers >= least."""
     for name, value in tuples.items():
         if not isinstance(value, tuple) or (size is not None and len(value) != size):
             raise ValueError(f"expected {name} to be {size or 'some'} whole numbers >= {least}, got {value!r}")

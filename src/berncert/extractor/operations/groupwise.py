@@ -8,15 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.layer_bound import LayerBound, Shape, root_of
-from berncert.extractor.bounds.norm_gains import INF, everywhere
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, norm_of_ones
+from berncert.extractor.bounds.norm_gains import INF, entrywise_gains
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.operations.base import Layer, require_counts
-from berncert.extractor.operations.entrywise import ULPS, Entrywise
+from berncert.extractor.operations.entrywise import ULPS
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSort(Entrywise):
+class GroupSort(Layer):
     """Channels in groups of `size`, each sorted downwards: it permutes, piece by piece, and is continuous."""
 
     size: int
@@ -32,11 +32,11 @@ class GroupSort(Entrywise):
         return shapes[0]
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), keeps_limits=True)
+        return LayerBound(entrywise_gains(1.0), keeps_limits=True)
 
 
 def require_groups(shape: Shape, size: int) -> None:
-    """A ValueError if the channels of this shape cannot be shared out in groups of this size."""
+    """Raise a ValueError if the channels of this shape cannot be shared out in groups of this size."""
     if not shape or shape[0] % size:
         raise ValueError(f"expected a number of channels that {size} divides, got shape {shape}; change the width")
 
@@ -55,7 +55,7 @@ class Householder(Layer):
     """Channels in pairs, each reflected by I - 2 n n^T where it lies on the wrong side of the line n x = 0."""
 
     normal: Tensor
-    """(2, pairs)."""
+    """The normals n of the lines, (2, pairs)."""
 
     def check(self) -> None:
         super().check()
@@ -93,7 +93,7 @@ def reflected_pairs(x: Tensor, normal: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Softmax(Entrywise):
+class Softmax(Layer):
     """exp(x) over its sum, along one axis, counted without the batch."""
 
     axis: int
@@ -112,5 +112,5 @@ class Softmax(Entrywise):
     def layer_bound(self, shape: Shape) -> LayerBound:
         """The derivative diag(s) - s s^T has absolute row and column sums 2 s (1 - s) <= 1/2."""
         half = {(1.0, 1.0): 0.5, (2.0, 2.0): 0.5, (INF, INF): 0.5}
-        # the exponent loses a rounding of its own size, and with it the result as much
-        return LayerBound(half, root_of(shape), 4 * ULPS + shape[self.axis], magnitude=2.0, limits=(0.0, 1.0))
+        # the exponent is off by a rounding of its size, and the result by as much
+        return LayerBound(half, norm_of_ones(shape), 4 * ULPS + shape[self.axis], magnitude=2.0, limits=(0.0, 1.0))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm
-from berncert.extractor.bounds.norm_gains import INF, copying
+from berncert.extractor.bounds.norm_gains import INF, copying_gains
 from berncert.extractor.bounds.spectral_norm import (
     LARGEST_EXPLICIT,
     UNIT,
@@ -25,7 +25,7 @@ from berncert.extractor.operations.base import Layer, require_counts, require_ma
 
 @dataclass(frozen=True, eq=False)
 class Windows(Layer):
-    """Looks at windows of a map, each channel by itself."""
+    """An operation on the windows of a map, each channel by itself."""
 
     kernel: Pair
     stride: Pair
@@ -67,13 +67,13 @@ class MaximumPool(Windows):
         return F.max_pool2d(values[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil)
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        """Each output is an input; one that lies in many windows may be used so many times."""
+        """Each output is an input; one that lies in several windows may be used as many times."""
         outputs = self.output_shape(shape)[1:]
         axes = zip(shape[1:], outputs, self.kernel, self.stride, self.padding, self.dilation, strict=True)
         counts = [_window_counts(*axis) for axis in axes]
         if min(least for least, _ in counts) < 1:
             raise ValueError("expected windows that hold at least one pixel, got one of padding only")
-        return LayerBound(copying(math.prod(most for _, most in counts)), keeps_limits=True)
+        return LayerBound(copying_gains(math.prod(most for _, most in counts)), keeps_limits=True)
 
 
 def _window_counts(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(Layer):
-    """Windows that share the map out evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
+    """An operation on windows that divide the map evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
 
     outputs: Pair
 
@@ -119,7 +119,7 @@ class AdaptiveMaximum(Adaptive):
             _most_common(n, (range(i * n // m, -(-(i + 1) * n // m)) for i in range(m)))
             for n, m in zip(shape[1:], self.outputs, strict=True)
         )
-        return LayerBound(copying(math.prod(times)), keeps_limits=True)
+        return LayerBound(copying_gains(math.prod(times)), keeps_limits=True)
 
 
 @dataclass(frozen=True, eq=False)

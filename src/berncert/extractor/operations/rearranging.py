@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape
-from berncert.extractor.bounds.norm_gains import copying, everywhere
+from berncert.extractor.bounds.norm_gains import copying_gains, entrywise_gains
 from berncert.extractor.operations.base import Layer, require_tuples
 
 
@@ -32,12 +32,12 @@ class Reshape(Layer):
         return self.shape
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), keeps_limits=True)
+        return LayerBound(entrywise_gains(1.0), keeps_limits=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Gather(Layer):
-    """Each result is the input of that number, in reading order, or 0 for -1: reorders, selects, copies, pads."""
+    """Each result is the input with the number in `index`, in reading order, or 0 for -1."""
 
     index: Tensor
 
@@ -58,4 +58,4 @@ class Gather(Layer):
     def layer_bound(self, shape: Shape) -> LayerBound:
         used = self.index[self.index >= 0]
         times = int(torch.bincount(used).max()) if used.numel() else 0
-        return LayerBound(copying(times), keeps_limits=used.numel() == self.index.numel())
+        return LayerBound(copying_gains(times), keeps_limits=used.numel() == self.index.numel())
