@@ -83,7 +83,7 @@ def export(module: M) -> M:
 
 
 def _plain(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
-    """The module with its parametrisations carried out. Torch's own way to do that would spoil the original's class."""
+    """The module with its parametrised weights as plain ones. Torch's way to do that spoils the original's class."""
     for name, child in module._modules.items():  # also those that are registered twice
         if child is not None and name != "parametrizations":
             module._modules[name] = done[child] if child in done else done.setdefault(child, _plain(child, done))

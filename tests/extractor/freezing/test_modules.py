@@ -22,7 +22,7 @@ from berncert.extractor import (
     lipschitz_bound,
     lipschitz_table,
 )
-from berncert.extractor.freezing.modules import IDLE, MOVING, TRANSLATIONS
+from berncert.extractor.freezing.modules import IDLE, REARRANGING_MODULES, TRANSLATIONS
 from berncert.extractor.freezing.registration import is_leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
@@ -74,7 +74,7 @@ def test_a_module_is_frozen_to_operations_that_compute_the_same(i: int) -> None:
 
 def test_every_module_that_is_translated_is_tested_here() -> None:
     here = {type(module) for module, _ in MODULES}
-    assert {*TRANSLATIONS, *MOVING, *IDLE} == here
+    assert {*TRANSLATIONS, *REARRANGING_MODULES, *IDLE} == here
 
 
 # ---- subclasses ----

@@ -47,7 +47,7 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
         raise TypeError(f"expected a torch module, got {type(network).__name__}")
     shape = checked_shape(input_shape)
     require_evaluation(network)
-    with _quiet():
+    with _isolated():
         same, exact = _copies(network)
         frozen = FrozenNetwork(shape, _steps(exact, shape, PROBES[0]), _about(network))
         if not _same_steps(frozen.steps, _steps(exact, shape, PROBES[1])):
@@ -65,8 +65,8 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Nothing of the caller's is changed: no generator is drawn from, no gradient taken, nothing made elsewhere."""
+def _isolated() -> Iterator[None]:
+    """Change nothing of the caller's: no generator is drawn from, no gradient taken, no tensor made on a device."""
     generators = torch.random.fork_rng(devices=[])
     with torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic(), generators:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,8 @@ Operations = Sequence[ops.Layer]
 Translation = Callable[[Any, Shape], Operations]
 """From a module and the shape of its input to the operations that do the same."""
 
-TRANSLATIONS: dict[type[nn.Module], Translation] = {}
-T = TypeVar("T", bound=Translation)
 
-MOVING: tuple[type[nn.Module], ...] = (
+REARRANGING_MODULES: tuple[type[nn.Module], ...] = (
     nn.Flatten, nn.Unflatten, nn.PixelUnshuffle, nn.PixelShuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d,
     nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
 )  # fmt: skip
@@ -34,16 +32,6 @@ IDLE: tuple[type[nn.Module], ...] = (
 )  # fmt: skip
 """Modules that do nothing in evaluation."""
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-
-
-def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
-    """Add the decorated translation for modules of these types."""
-
-    def enter(translation: T) -> T:
-        TRANSLATIONS.update(dict.fromkeys(kinds, translation))
-        return translation
-
-    return enter
 
 
 def constant(value: Any, name: str = "constant") -> Tensor:
@@ -64,26 +52,20 @@ def _optional(value: Tensor | None, name: str) -> Tensor | None:
     return None if value is None else constant(value, name)
 
 
-@translates(nn.Conv2d)
 def _convolution(module: nn.Conv2d, shape: Shape) -> Operations:
     g = geometry_of(module)
     weight, bias = constant(module.weight, "weight"), _optional(module.bias, "bias")
     return [ops.Convolution(weight, bias, g.stride, g.padding, g.dilation, g.groups, g.mode)]
 
 
-@translates(layers.PotentialStep)
 def _potential_step(module: layers.PotentialStep, shape: Shape) -> Operations:
     inner = module.inner
     if type(inner) not in (nn.Linear, nn.Conv2d):
         raise TypeError(f"expected a PotentialStep around a Linear or Conv2d, got {type(inner).__name__}")
     weight, bias = constant(inner.weight, "weight"), _optional(inner.bias, "bias")
-    if isinstance(inner, nn.Linear):
-        return [ops.PotentialStep(weight, bias)]
-    stride, padding, dilation = (cast(Pair, tuple(getattr(inner, name))) for name in ("stride", "padding", "dilation"))
-    return [ops.PotentialStep(weight, bias, stride, padding, dilation, inner.groups)]
+    return [ops.PotentialStep(weight, bias, *module.settings)]
 
 
-@translates(layers.Normalise)
 def _normalise(module: layers.Normalise, shape: Shape) -> Operations:
     mean, std = constant(module.mean, "mean"), constant(module.std, "std")
     if len(module.std) not in (1, shape[0]) or mean.shape != std.shape or not (std > 0).all():
@@ -95,7 +77,6 @@ def _by_channel(values: Tensor, shape: Shape) -> Tensor:
     return values.reshape(-1, *(1,) * (len(shape) - 1))
 
 
-@translates(layers.Householder)
 def _householder(module: layers.Householder, shape: Shape) -> Operations:
     half = constant(module.angle, "angle") / 2
     return [ops.Householder(torch.stack([half.sin(), -half.cos()]))]
@@ -105,7 +86,7 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """What batch normalisation does in evaluation: (x - mean) gamma / sqrt(var + eps) + beta, for each channel."""
+    """The scale and shift of each channel: in evaluation it computes (x - mean) gamma / sqrt(var + eps) + beta."""
     if module.running_var is None or module.running_mean is None:
         raise ValueError(f"expected running statistics, got none; {layer_name(module)} then mixes the batch")
     mean, variance = constant(module.running_mean, "mean"), constant(module.running_var, "var")
@@ -117,7 +98,6 @@ def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Te
     return scale, (0 * ones if beta is None else constant(beta, "bias")) - scale * mean
 
 
-@translates(*BATCH_NORMS)
 def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operations:
     scale, shift = scale_and_shift(module)
     if shape[:1] != (len(scale),) or len(shape) not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
@@ -137,15 +117,76 @@ def folded(layer: ops.Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Sha
     return replace(layer, weight=weight, bias=bias)
 
 
-@translates(
-    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.Hardsigmoid, nn.Hardswish, nn.SiLU, nn.Mish, nn.Softsign, nn.LogSigmoid,
-    nn.SELU,
-)  # fmt: skip
 def _activation(module: nn.Module, shape: Shape) -> Operations:
     return [ops.Activation(type(module).__name__.lower())]
 
 
-TRANSLATIONS |= {
+def _prelu(module: nn.PReLU, shape: Shape) -> Operations:
+    slopes = constant(module.weight, "weight")
+    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
+
+
+def _softplus(module: nn.Softplus, shape: Shape) -> Operations:
+    if not 20 <= module.threshold <= 80:
+        raise ValueError(
+            f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
+            "switches to x, and has no Lipschitz bound, and above float32 overflows before it does"
+        )
+    return [ops.Softplus(float(module.beta))]
+
+
+def _threshold(module: nn.Threshold, shape: Shape) -> Operations:
+    if module.value != module.threshold:
+        raise ValueError(f"expected a Threshold whose value is its threshold, got {module}; it jumps elsewhere")
+    return [ops.Clamp(float(module.value), None)]
+
+
+def _softmax(module: nn.Softmax, shape: Shape) -> Operations:
+    if module.dim is None or module.dim % (len(shape) + 1) == 0 or not abs(module.dim) <= len(shape):
+        raise ValueError(f"expected a Softmax over a dimension other than the batch's, got dim={module.dim}")
+    return [ops.Softmax(module.dim % (len(shape) + 1) - 1)]
+
+
+def _pair(value: Any) -> Pair:
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    return cast(Pair, tuple(int(n) if n == int(n) else n for n in pair))
+
+
+def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Operations:
+    _refuse_indices(module)
+    kernel, stride, padding, dilation = map(_pair, (module.kernel_size, module.stride, module.padding, module.dilation))
+    return [ops.MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
+
+
+def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Operations:
+    kernel, stride, padding = map(_pair, (module.kernel_size, module.stride, module.padding))
+    counted, divisor = bool(module.count_include_pad), module.divisor_override
+    return [ops.AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
+
+
+def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Operations:
+    _refuse_indices(module)
+    size = module.output_size
+    wanted = tuple(size) if isinstance(size, tuple | list) else (size, size)
+    outputs = cast(Pair, tuple(n if m is None else m for m, n in zip(wanted, shape[1:], strict=False)))
+    return [(ops.AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else ops.AdaptiveAverage)(outputs)]
+
+
+def _refuse_indices(module: nn.Module) -> None:
+    if getattr(module, "return_indices", False):
+        raise ValueError(f"expected a {layer_name(module)} that returns its maxima only, got return_indices=True")
+
+
+ACTIVATIONS = (
+    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.Hardsigmoid, nn.Hardswish, nn.SiLU, nn.Mish, nn.Softsign, nn.LogSigmoid,
+    nn.SELU,
+)  # fmt: skip
+TRANSLATIONS: dict[type[nn.Module], Translation] = {
+    **dict.fromkeys(ACTIVATIONS, _activation),
+    nn.Conv2d: _convolution, layers.PotentialStep: _potential_step, layers.Normalise: _normalise,
+    layers.Householder: _householder, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
+    nn.Softplus: _softplus, nn.Threshold: _threshold, nn.Softmax: _softmax, nn.MaxPool2d: _max_pool,
+    nn.AvgPool2d: _average_pool, nn.AdaptiveMaxPool2d: _adaptive, nn.AdaptiveAvgPool2d: _adaptive,
     nn.Linear: lambda module, shape: [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))],
     layers.MaxMin: lambda module, shape: [ops.GroupSort(2)],
     layers.GroupSort: lambda module, shape: [ops.GroupSort(module.group_size)],
@@ -159,66 +200,4 @@ TRANSLATIONS |= {
     ],
     nn.Hardtanh: lambda module, shape: [ops.Clamp(float(module.min_val), float(module.max_val))],
 }  # fmt: skip
-
-
-@translates(nn.PReLU)
-def _prelu(module: nn.PReLU, shape: Shape) -> Operations:
-    slopes = constant(module.weight, "weight")
-    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
-
-
-@translates(nn.Softplus)
-def _softplus(module: nn.Softplus, shape: Shape) -> Operations:
-    if not 20 <= module.threshold <= 80:
-        raise ValueError(
-            f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
-            "switches to x, and has no Lipschitz bound, and above float32 overflows before it does"
-        )
-    return [ops.Softplus(float(module.beta))]
-
-
-@translates(nn.Threshold)
-def _threshold(module: nn.Threshold, shape: Shape) -> Operations:
-    if module.value != module.threshold:
-        raise ValueError(f"expected a Threshold whose value is its threshold, got {module}; it jumps elsewhere")
-    return [ops.Clamp(float(module.value), None)]
-
-
-@translates(nn.Softmax)
-def _softmax(module: nn.Softmax, shape: Shape) -> Operations:
-    if module.dim is None or module.dim % (len(shape) + 1) == 0 or not abs(module.dim) <= len(shape):
-        raise ValueError(f"expected a Softmax over a dimension other than the batch's, got dim={module.dim}")
-    return [ops.Softmax(module.dim % (len(shape) + 1) - 1)]
-
-
-def _pair(value: Any) -> Pair:
-    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
-    return cast(Pair, tuple(int(n) if n == int(n) else n for n in pair))
-
-
-@translates(nn.MaxPool2d)
-def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Operations:
-    _refuse_indices(module)
-    kernel, stride, padding, dilation = map(_pair, (module.kernel_size, module.stride, module.padding, module.dilation))
-    return [ops.MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
-
-
-@translates(nn.AvgPool2d)
-def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Operations:
-    kernel, stride, padding = map(_pair, (module.kernel_size, module.stride, module.padding))
-    counted, divisor = bool(module.count_include_pad), module.divisor_override
-    return [ops.AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
-
-
-@translates(nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d)
-def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Operations:
-    _refuse_indices(module)
-    size = module.output_size
-    wanted = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    outputs = cast(Pair, tuple(n if m is None else m for m, n in zip(wanted, shape[1:], strict=False)))
-    return [(ops.AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else ops.AdaptiveAverage)(outputs)]
-
-
-def _refuse_indices(module: nn.Module) -> None:
-    if getattr(module, "return_indices", False):
-        raise ValueError(f"expected a {layer_name(module)} that returns its maxima only, got return_indices=True")
+"""Every layer with a proof: docs/layers.md lists them for users."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length
 from berncert.extractor.bounds.norm_gains import Known
 from berncert.extractor.evaluation import layer_name
-from berncert.extractor.freezing.modules import CONTAINERS, IDLE, MOVING, TRANSLATIONS
+from berncert.extractor.freezing.modules import CONTAINERS, IDLE, REARRANGING_MODULES, TRANSLATIONS
 from berncert.extractor.operations import Layer
 
 M = TypeVar("M", bound=nn.Module)
@@ -60,7 +60,7 @@ class Registered(Layer):
     in_files: ClassVar[bool] = False
 
     module: nn.Module
-    known: LayerBound
+    given: LayerBound
     shapes: tuple[Shape, Shape]
     """The shapes of its input and of its output."""
 
@@ -77,7 +77,7 @@ class Registered(Layer):
         return self.shapes[1]
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return self.known
+        return self.given
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Registered:
         return replace(self, module=copy.deepcopy(self.module).to(device, dtype))
@@ -111,7 +111,7 @@ def operations_of(module: nn.Module, shape: Shape) -> Sequence[Layer]:
 
 
 def _is_proven(layer_type: type[nn.Module]) -> bool:
-    return layer_type in TRANSLATIONS or layer_type in MOVING or layer_type in IDLE
+    return layer_type in TRANSLATIONS or layer_type in REARRANGING_MODULES or layer_type in IDLE
 
 
 def _registered(module: nn.Module, shape: Shape) -> Registered:

@@ -30,7 +30,7 @@ from berncert.extractor.freezing.arguments import (
     target_name,
 )
 from berncert.extractor.freezing.functions import CASTS, METHODS, OPERATORS, clamp_limits, equal_module, join_arguments
-from berncert.extractor.freezing.modules import BATCH_NORMS, IDLE, MOVING, constant, folded
+from berncert.extractor.freezing.modules import BATCH_NORMS, IDLE, REARRANGING_MODULES, constant, folded
 from berncert.extractor.freezing.rearranging import REARRANGING, entry_numbers
 from berncert.extractor.freezing.registration import operations_of
 from berncert.extractor.freezing.tracing import name_of
@@ -150,7 +150,7 @@ class Translator:
         (value,) = args
         if type(module) in IDLE:
             return value
-        if type(module) in MOVING:
+        if type(module) in REARRANGING_MODULES:
             return self._rearrange(module, (value,), {})
         if type(module) in BATCH_NORMS and node is not None and self._fold(module, node, value):
             return value

@@ -122,12 +122,39 @@ class AdaptiveMaximum(Adaptive):
         return LayerBound(copying_gains(math.prod(times)), keeps_limits=True)
 
 
+class Average(Layer):
+    """A linear map without negative entries, the same for each channel."""
+
+    @property
+    def largest_divisor(self) -> int:
+        """The most that the sum of a window is divided by, if that can be more than its pixels."""
+        return 1
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        image = (1, *shape[1:])
+        fan = math.prod(image)
+        wider = 1 + 4 * (fan + 8) * UNIT
+        known = {
+            (1.0, 1.0): sums_over_inputs(self.evaluate, image) * wider,
+            (INF, INF): sums_over_outputs(self.evaluate, image) * wider,
+        }
+        if fan <= LARGEST_EXPLICIT:
+            basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
+            known[2.0, 2.0] = cached_matrix_norm_bound(self.evaluate(basis).flatten(1).T) * wider
+        # sums come before their division
+        return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, self.largest_divisor))
+
+
 @dataclass(frozen=True, eq=False)
-class AveragePool(Windows):
+class AveragePool(Windows, Average):
     """The average of each window, over its pixels or over a number that is given."""
 
     count_padding: bool = True
     divisor: int | None = None
+
+    @property
+    def largest_divisor(self) -> int:
+        return self.divisor or math.prod(self.kernel)
 
     def check(self) -> None:
         super().check()
@@ -140,38 +167,9 @@ class AveragePool(Windows):
         options = (self.kernel, self.stride, self.padding, self.ceil, self.count_padding, self.divisor)
         return F.avg_pool2d(values[0], *options)
 
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return average_bound(self, shape)
 
-
-class AdaptiveAverage(Adaptive):
+class AdaptiveAverage(Adaptive, Average):
     """The average of each window."""
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(values[0], self.outputs)
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return average_bound(self, shape)
-
-
-def average_bound(pool: AveragePool | AdaptiveAverage, shape: Shape) -> LayerBound:
-    """A linear map without negative entries, the same for each channel."""
-    image = (1, *shape[1:])
-    fan = math.prod(image)
-    wider = 1 + 4 * (fan + 8) * UNIT
-    known = {
-        (1.0, 1.0): sums_over_inputs(pool.evaluate, image) * wider,
-        (INF, INF): sums_over_outputs(pool.evaluate, image) * wider,
-    }
-    if fan <= LARGEST_EXPLICIT:
-        basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
-        known[2.0, 2.0] = cached_matrix_norm_bound(pool.evaluate(basis).flatten(1).T) * wider
-    # sums come before their division
-    return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, _divisor(pool)))
-
-
-def _divisor(pool: AveragePool | AdaptiveAverage) -> int:
-    """The most that a sum is divided by."""
-    if isinstance(pool, AdaptiveAverage):
-        return 1
-    return pool.divisor or math.prod(pool.kernel)
