@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,16 @@ from rich.console import Console
 
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import made_by, origin
-from berncert import data
+from berncert import Estimate, Exact, Randomized, data
+from berncert.certification.methods import Batch, Method
 from berncert.data import Dataset
 from berncert.floor.progress import Bar
-from berncert.runs.execute import loaded
-from berncert.runs.methods import Estimated, Exact, Randomized, RunSettings
-from berncert.runs.workers import worker
+from berncert.models.checkpoint import open_checkpoint
 
 HERE = Path(__file__).parent
-METHODS: dict[str, RunSettings] = {
+METHODS: dict[str, Method] = {
     "exact: proven": Exact(),
-    "estimate: the paper's root finder": Estimated(),
+    "estimate: the paper's root finder": Estimate(),
     "randomized, sigma 0.25": Randomized(sigma=0.25),
     "randomized, sigma 0.5": Randomized(sigma=0.5),
 }
@@ -34,60 +35,58 @@ TOGETHER = 10  # images of each method in turn, so that what disturbs one distur
 
 def measured(model: str, test: Dataset) -> list[dict[str, Any]]:
     """Seconds and rows of each method, the methods taking turns."""
-    classifier, shape = loaded(model), test.images.shape[1:]
-    work = {name: worker(settings, classifier, shape) for name, settings in METHODS.items()}
-    found: dict[str, dict[str, Any]] = {name: {"method": name, "seconds": 0.0, "rows": []} for name in METHODS}
-    with Bar("certifying", total=len(test) * len(work)) as bar:
+    found = {name: _begun(name, method, len(test)) for name, method in METHODS.items()}
+    work = {name: _prepared(model, method, test) for name, method in METHODS.items()}
+    with Bar("certifying", total=len(test)) as bar:
         for rows in torch.split(torch.arange(len(test)), TOGETHER):
-            images, labels, numbers = test.images[rows], test.labels[rows], test.indices[rows].tolist()
-            for name, do in work.items():
-                began = time.perf_counter()
-                found[name]["rows"] += do(images, labels, numbers)
-                found[name]["seconds"] += time.perf_counter() - began
-                bar.update(sum(len(entry["rows"]) for entry in found.values()))
-    return [entry | {"labels": test.labels.numpy()} for entry in found.values()]
+            for name, method in METHODS.items():
+                _add(found[name], method, work[name], test, rows)
+            bar.update(int(rows[-1]) + 1)
+    return list(found.values())
 
 
 def whole(model: str, test: Dataset) -> dict[str, Any]:
     """The exact method on all images, as `berncert certify` takes them: in batches, extraction and proof."""
-    settings = Exact()
-    work, size = worker(settings, loaded(model), test.images.shape[1:]), settings.batch_size
-    began, rows = time.perf_counter(), []
-    for part in torch.split(torch.arange(len(test)), size):
-        rows += work(test.images[part], test.labels[part], test.indices[part].tolist())
-    seconds = time.perf_counter() - began
-    return {
-        "method": "exact: proven, in batches of 256",
-        "seconds": seconds,
-        "rows": rows,
-        "labels": test.labels.numpy(),
-    }
+    method = Exact()
+    found, work = _begun("exact: proven, in batches of 256", method, len(test)), _prepared(model, method, test)
+    for rows in torch.split(torch.arange(len(test)), method.batch_size):
+        _add(found, method, work, test, rows)
+    return found
+
+
+def _prepared(model: str, method: Method, test: Dataset) -> Callable[[Batch], Any]:
+    classifier = open_checkpoint(model).smoothed()
+    return method.prepare(classifier, test.images.shape[1:], threads=1, progress=False)
+
+
+def _begun(name: str, method: Method, count: int) -> dict[str, Any]:
+    return {"method": name, "seconds": 0.0, "radius": np.zeros(count), "right": np.zeros(count, bool)}
+
+
+def _add(
+    found: dict[str, Any], method: Method, work: Callable[[Batch], Any], test: Dataset, rows: torch.Tensor
+) -> None:
+    began = time.perf_counter()
+    results = work(Batch(test.images[rows], test.labels[rows], test.indices[rows].tolist()))
+    found["seconds"] += time.perf_counter() - began
+    found["radius"][rows] = attrgetter(method.columns["radius"])(results)
+    found["right"][rows] = results.predicted == test.labels[rows].numpy()
 
 
 def columns() -> list[Column]:
     """Speed and certified accuracy."""
     told = [
         Column("method", "method", lambda r: r["method"]),
-        Column("images", "images", lambda r: len(r["rows"])),
-        Column("speed", "images/s", lambda r: len(r["rows"]) / r["seconds"], number),
+        Column("images", "images", lambda r: len(r["radius"])),
+        Column("speed", "images/s", lambda r: len(r["radius"]) / r["seconds"], number),
         Column("seconds", "", lambda r: r["seconds"]),
-        Column("mean_radius", "mean radius", lambda r: float(_radii(r).mean()), number),
+        Column("mean_radius", "mean radius", lambda r: float(np.where(r["right"], r["radius"], 0.0).mean()), number),
     ]
     return told + [Column(f"at {r:g}", f"{r:g}", _share(r), lambda share: f"{100 * share:.1f}") for r in RADII]
 
 
-def _radii(found: dict[str, Any]) -> Any:
-    """Wrong images count 0."""
-    right = np.array([row["predict"] for row in found["rows"]]) == found["labels"]
-    return np.where(right, [row["radius"] for row in found["rows"]], 0.0)
-
-
 def _share(radius: float) -> Any:
-    def share(found: dict[str, Any]) -> float:
-        right = np.array([row["predict"] for row in found["rows"]]) == found["labels"]
-        return float(np.mean(right & (np.array([row["radius"] for row in found["rows"]]) >= radius)))
-
-    return share
+    return lambda found: float(np.mean(found["right"] & (found["radius"] >= radius)))
 
 
 INTRODUCTION = """\

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 import berncert
 from berncert.certification.classifier import Classifier
+from berncert.certification.methods import Exact
 from berncert.extractor import UnitCube, build
 from berncert.models.checkpoint import save
 from berncert.models.heads import build_head, smoothed
 from berncert.reporting.explanation import Explanation, Sample, explain
-from berncert.runs.methods import Exact
 
 JAGGED = torch.randn(5, 4, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 PLACE = [0.55, 0.4, 0.6]

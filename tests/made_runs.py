@@ -11,7 +11,8 @@ import numpy as np
 
 from berncert.floor.claims import STATUSES, Claim
 from berncert.floor.folders import claimed
-from berncert.runs.records import FIRST, FORMAT, open_table
+from berncert.runs.records import FIRST, FORMAT
+from berncert.runs.table import open_table
 
 HEADER = "\t".join(FIRST)
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 import berncert
 from berncert import data
-from berncert.attacks.gradient import Attack, attacked_accuracy
 from berncert.models.checkpoint import open_checkpoint
 
 HERE = Path(__file__).parent
@@ -77,10 +76,9 @@ def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     labels = test.labels.numpy()
     right = c.predicted == labels
-    exact = [float(np.mean(right & (c.radius >= r))) for r in radii]
     few = slice(min(attacked, len(test)))
     images = test.images[few].double()
-    attack = attacked_accuracy(model, images, test.labels[few], radii, Attack(2, steps=20, loss="margin"))
+    attack = berncert.Pgd(steps=20).accuracy(model, images, test.labels[few], radii)
     return {
         "dataset": name,
         "part": test.part,
@@ -90,10 +88,10 @@ def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
         "checkpoint_sha256": checkpoint.sha256,
         "numbers": checkpoint.description()["extractor"]["numbers"],
         "radii": list(radii),
-        "certified": exact,
+        "certified": c.certified_accuracy(labels, radii).tolist(),
         "attacked": attack,
         "attacked_images": len(images),
-        "certified_of_attacked": [float(np.mean(right[few] & (c.radius[few] >= r))) for r in radii],
+        "certified_of_attacked": c[few].certified_accuracy(labels[few], radii).tolist(),
         "mean_radius": float(np.mean(c.radius * right)),
         "lipschitz_bound": float(c.lipschitz_bound[0]),
         "extraction_error": float(c.extraction_error.max()),

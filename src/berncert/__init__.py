@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from berncert import data as data
-    from berncert.certification.certificate import Certificates as Certificates
-    from berncert.certification.certificate import Estimate as Estimate
-    from berncert.certification.certificate import ImageCertificates as ImageCertificates
-    from berncert.certification.certificate import ImageEstimate as ImageEstimate
+    from berncert.attacks.methods import Fgsm as Fgsm
+    from berncert.attacks.methods import Pgd as Pgd
     from berncert.certification.classifier import Classifier as Classifier
-    from berncert.certification.images import certify as certify
+    from berncert.certification.exact import certify as certify
+    from berncert.certification.methods import Estimate as Estimate
+    from berncert.certification.methods import Exact as Exact
+    from berncert.certification.methods import Randomized as Randomized
+    from berncert.certification.results import Certificates as Certificates
+    from berncert.certification.results import Estimates as Estimates
+    from berncert.certification.results import ImageCertificates as ImageCertificates
+    from berncert.certification.results import ImageEstimates as ImageEstimates
     from berncert.certification.rootfinding import estimate as estimate
     from berncert.extractor import FrozenNetwork as FrozenNetwork
     from berncert.extractor import UnitCube as UnitCube
@@ -24,13 +29,16 @@ if TYPE_CHECKING:
     from berncert.models.checkpoint import save as save
     from berncert.polynomial import SmoothedHead as SmoothedHead
     from berncert.polynomial import smooth as smooth
+    from berncert.training.loop import train as train
 
 __version__ = "0.1.0"
 HOMES = {
     "": ("data",),
-    "certification.certificate": ("Certificates", "Estimate", "ImageCertificates", "ImageEstimate"),
+    "attacks.methods": ("Fgsm", "Pgd"),
     "certification.classifier": ("Classifier",),
-    "certification.images": ("certify",),
+    "certification.exact": ("certify",),
+    "certification.methods": ("Estimate", "Exact", "Randomized"),
+    "certification.results": ("Certificates", "Estimates", "ImageCertificates", "ImageEstimates"),
     "certification.rootfinding": ("estimate",),
     "extractor": (
         "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
@@ -38,6 +46,7 @@ HOMES = {
     "floor.claims": ("Status",),
     "models.checkpoint": ("load", "save"),
     "polynomial": ("SmoothedHead", "smooth"),
+    "training.loop": ("train",),
 }  # fmt: skip
 """Module -> the public names that are defined there."""
 __all__ = sorted(name for names in HOMES.values() for name in names)

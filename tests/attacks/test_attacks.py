@@ -13,7 +13,8 @@ from random_heads import random_head
 from torch import Tensor, nn
 
 import berncert
-from berncert.attacks.gradient import LOSSES, Attack, attacked_accuracy, fgsm
+from berncert.attacks.gradient import LOSSES
+from berncert.attacks.methods import Fgsm, Pgd
 from berncert.extractor import MaxMin, UnitCube, orthogonal
 
 NORMS = [2.0, math.inf]
@@ -47,7 +48,7 @@ def test_a_plane_is_crossed_just_beyond_its_distance_and_never_before(
     weights = model[1].weight[1].detach()
     dual = weights.abs().sum() if norm == math.inf else weights.norm()
     distance = (images.flatten(1) @ weights).abs() / dual
-    attack = Attack(norm, steps=40, step_size=0.5, loss=loss, random_start=random_start, pixels=(-math.inf, math.inf))
+    attack = Pgd(norm=norm, steps=40, step_size=0.5, loss=loss, random_start=random_start, pixels=(-math.inf, math.inf))
     for share, flipped in ((0.999, False), (1.01, True)):
         moved = attack(model, images, labels, share * distance)
         assert ((model(moved).argmax(dim=1) != labels) == flipped).all()
@@ -59,7 +60,7 @@ def test_attacks_stay_within_the_ball_and_the_pixels(problem: tuple[nn.Module, T
     images = torch.rand(30, 3, 2, 2, dtype=torch.float64)
     labels = model(images).argmax(dim=1)
     radii = torch.linspace(0, 2, 30, dtype=torch.float64)
-    for attack in (Attack(norm, steps=7, restarts=3), fgsm(norm)):
+    for attack in (Pgd(norm=norm, steps=7, restarts=3), Fgsm(norm=norm)):
         moved = attack(model, images, labels, radii)
         lengths = torch.linalg.vector_norm((moved - images).flatten(1), ord=norm, dim=1)
         assert (lengths <= radii * (1 + 1e-12)).all()
@@ -72,7 +73,7 @@ def test_fgsm_is_one_step_along_the_signs_of_the_gradient(problem: tuple[nn.Modu
     labels = model(images).argmax(dim=1)
     towards = model[1].weight[1].detach().sign() * (1 - 2 * labels)
     expected = images + 0.1 * towards.view_as(images)
-    torch.testing.assert_close(fgsm(math.inf)(model, images, labels, 0.1), expected)
+    torch.testing.assert_close(Fgsm(norm=math.inf)(model, images, labels, 0.1), expected)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -81,11 +82,11 @@ def test_the_same_arguments_give_the_same_images_in_any_batch(norm: float) -> No
         nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Sigmoid()), nn.Linear(3, 4)
     ).double().eval()  # fmt: skip
     images, labels = torch.rand(20, 3, 2, 2, dtype=torch.float64), torch.arange(20) % 4
-    attack = Attack(norm, steps=5, restarts=2, seed=3)
+    attack = Pgd(norm=norm, steps=5, restarts=2, seed=3)
     one, many = (attack(model, images, labels, 0.2, batch_size=size) for size in (20, 3))
     torch.testing.assert_close(one, many, rtol=0, atol=1e-12)
     if norm == 2:  # in l-inf all starts end in the same corners
-        assert not torch.equal(one, Attack(norm, steps=5, restarts=2, seed=4)(model, images, labels, 0.2))
+        assert not torch.equal(one, Pgd(norm=norm, steps=5, restarts=2, seed=4)(model, images, labels, 0.2))
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -100,7 +101,7 @@ def test_attacked_accuracy_never_falls_below_certified_accuracy(norm: float) -> 
     labels = torch.tensor(c.predicted)
     labels[::7] = (labels[::7] + 1) % 4  # some are wrong to begin with
     radii = [*np.quantile(c.radius, [0.0, 0.2, 0.5, 0.8]).tolist(), 0.0, 10.0]
-    attacked = attacked_accuracy(model, images, labels, radii, Attack(norm, steps=10, restarts=2))
+    attacked = Pgd(norm=norm, steps=10, restarts=2).accuracy(model, images, labels, radii)
     right = c.predicted == labels.numpy()
     for radius, share in zip(radii, attacked, strict=True):
         assert share >= (right & (c.radius >= radius)).mean()
@@ -113,7 +114,7 @@ def test_attacked_accuracy_never_falls_below_certified_accuracy(norm: float) -> 
 def test_the_model_comes_back_as_it_was() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     model[1].bias.requires_grad_(False)
-    Attack(steps=2)(model, torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long), 0.1)
+    Pgd(steps=2)(model, torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long), 0.1)
     assert [p.requires_grad for p in model.parameters()] == [True, False]
     assert all(p.grad is None for p in model.parameters())
     assert model.training
@@ -123,17 +124,17 @@ def test_images_and_labels_that_are_no_tensors_are_taken_and_none_give_none(
     problem: tuple[nn.Module, Tensor, Tensor],
 ) -> None:
     model, images, labels = problem
-    attack = Attack(steps=2, pixels=(-math.inf, math.inf))
+    attack = Pgd(steps=2, pixels=(-math.inf, math.inf))
     expected = attack(model, images, labels, 0.1)
     for given in (labels.int(), labels.numpy(), labels.tolist()):
         assert torch.equal(attack(model, images.numpy(), given, np.full(40, 0.1)), expected)
-        assert attacked_accuracy(model, images, given, [0.0], attack) == [1.0]
+        assert attack.accuracy(model, images, given, [0.0]) == [1.0]
     assert attack(model, images[:0], labels[:0], 0.1).shape == (0, 3, 2, 2)
 
 
 def test_attacks_need_no_gradients_from_the_caller_and_leave_none(problem: tuple[nn.Module, Tensor, Tensor]) -> None:
     model, images, labels = problem
-    attack = Attack(steps=2, pixels=(-math.inf, math.inf))
+    attack = Pgd(steps=2, pixels=(-math.inf, math.inf))
     expected = attack(model, images, labels, 0.1)
     for mode in (torch.no_grad(), torch.inference_mode()):
         with mode:
@@ -145,13 +146,13 @@ def test_layers_in_training_mode_are_refused_before_they_change() -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
     images, labels = torch.rand(3, 1, 2, 2), torch.zeros(3, dtype=torch.long)
     for attempt in (
-        lambda: Attack(steps=2)(model, images, labels, 0.1),
-        lambda: attacked_accuracy(model, images, labels, [0.1], fgsm()),
+        lambda: Pgd(steps=2)(model, images, labels, 0.1),
+        lambda: Fgsm().accuracy(model, images, labels, [0.1]),
     ):
         with pytest.raises(ValueError, match=r"got BatchNorm1d in training mode.*call \.eval\(\)"):
             attempt()
     assert (model[1].running_mean == 0).all()
-    Attack(steps=2)(model.eval(), images, labels, 0.1)
+    Pgd(steps=2)(model.eval(), images, labels, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_layers_in_training_mode_are_refused_before_they_change() -> None:
 def test_settings_that_make_no_sense_are_told(setting: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(ValueError, match=rf"expected .*{setting}.*got {re.escape(repr(value))}"):
-            Attack(**{setting: value})
+            Pgd(**{setting: value})
 
 
 IMAGES, LABELS = torch.full((3, 1, 2, 2), 0.5), torch.tensor([0, 1, 2])
@@ -184,7 +185,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"labels": LABELS + 2}, r"logits, .*got shape \(3, 4\) for 3 images with labels up to 4"),
     ({"images": (IMAGES * 255).byte()}, r"floating images .*got torch.uint8.*images.float\(\) / 255"),
     ({"images": IMAGES[:, 0, 0, 0]}, r"floating images of shape \(N, ...\), got torch.float32 of shape \(3,\)"),
-    ({"images": 3 * IMAGES}, r"pixels in \[0, 1\], got 1.5 to 1.5; scale the images, or tell"),
+    ({"images": 3 * IMAGES}, r"pixels in \[0, 1\], got 1.5 to 1.5; scale the images, or give"),
     ({"images": IMAGES - 1}, r"pixels in \[0, 1\], got -0.5 to -0.5"),
     ({"images": IMAGES * math.nan}, r"pixels in \[0, 1\], got nan"),
     ({"radius": math.nan}, "finite radii >= 0, .*got nan"),
@@ -202,16 +203,16 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_attacked_is_told(change: dict[str, Any], words: str, loss: str) -> None:
     given = {"model": nn.Flatten(), "images": IMAGES, "labels": LABELS, "radius": 0.1, "batch_size": 8} | change
     model, images, labels, radius, batch_size = given.values()
-    attack = Attack(steps=2, loss=loss)
+    attack = Pgd(steps=2, loss=loss)
     with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
         attack(model, images, labels, radius, batch_size=batch_size)
     with pytest.raises((ValueError, FloatingPointError), match=f"(?s)expected .*{words}"):
-        attacked_accuracy(model, images, labels, [0.05, radius], attack, batch_size=batch_size)
+        attack.accuracy(model, images, labels, [0.05, radius], batch_size=batch_size)
 
 
 def test_radii_are_one_for_all_or_one_for_each_and_accuracies_are_of_some_images() -> None:
     for radii in ([0.1], torch.ones(2), torch.ones(3, 1)):
         with pytest.raises(ValueError, match="one for all 3 images or one for each, got"):
-            Attack()(nn.Flatten(), IMAGES, LABELS, radii)
+            Pgd()(nn.Flatten(), IMAGES, LABELS, radii)
     with pytest.raises(ValueError, match="at least one image, got none"):
-        attacked_accuracy(nn.Flatten(), IMAGES[:0], LABELS[:0], [0.1], Attack())
+        Pgd().accuracy(nn.Flatten(), IMAGES[:0], LABELS[:0], [0.1])

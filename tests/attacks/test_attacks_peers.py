@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import berncert
 from berncert import data
-from berncert.attacks.gradient import Attack, attacked_accuracy, cross_entropy, fgsm
+from berncert.attacks.gradient import cross_entropy
+from berncert.attacks.methods import Fgsm, Pgd
 from berncert.training.loop import train
 from berncert.training.recipes import load_recipe
 
@@ -65,7 +66,7 @@ def judged(problem: Problem, images: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(("norm", "radius"), CASES)
 def test_fgsm_moves_every_image_to_where_foolbox_moves_it(problem: Problem, norm: float, radius: float) -> None:
-    ours, peer = fgsm(norm)(*problem, radius), by_peer(PEER_FGSM[norm](), problem, radius)
+    ours, peer = Fgsm(norm=norm, loss="cross_entropy")(*problem, radius), by_peer(PEER_FGSM[norm](), problem, radius)
     torch.testing.assert_close(ours, peer, rtol=0, atol=1e-12)
     assert torch.equal(judged(problem, ours)[0], judged(problem, peer)[0])
     assert judged(problem, ours)[0].double().mean() < 0.95
@@ -75,7 +76,7 @@ def test_fgsm_moves_every_image_to_where_foolbox_moves_it(problem: Problem, norm
 def test_pgd_from_the_image_itself_keeps_the_best_of_all_the_points_that_foolbox_passes(
     problem: Problem, norm: float, radius: float
 ) -> None:
-    ours = Attack(norm, steps=STEPS, step_size=STEP_SIZE, random_start=False)(*problem, radius)
+    ours = Pgd(norm=norm, steps=STEPS, step_size=STEP_SIZE, loss="cross_entropy", random_start=False)(*problem, radius)
     right, loss = judged(problem, ours)
     passed = [problem[1]]
     for steps in range(1, STEPS + 1):
@@ -84,7 +85,9 @@ def test_pgd_from_the_image_itself_keeps_the_best_of_all_the_points_that_foolbox
     peer_right, peer_loss = (torch.stack(each) for each in zip(*(judged(problem, x) for x in passed), strict=True))
     assert torch.equal(right, peer_right.all(dim=0))
     torch.testing.assert_close(loss[right], peer_loss.amax(dim=0)[right], rtol=0, atol=1e-9)
-    assert not torch.equal(right, judged(problem, fgsm(norm)(*problem, radius))[0])  # the steps are worth something
+    assert not torch.equal(
+        right, judged(problem, Fgsm(norm=norm, loss="cross_entropy")(*problem, radius))[0]
+    )  # the steps are worth something
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,10 @@ def test_pgd_from_random_starts_is_as_strong_as_foolbox(
     p_i estimated from all runs: at most 5.5 of 355 images here.
     """
     runs = 8
-    ours = [Attack(norm, steps=STEPS, step_size=STEP_SIZE, restarts=restarts, seed=seed) for seed in range(runs)]
+    ours = [
+        Pgd(norm=norm, steps=STEPS, step_size=STEP_SIZE, loss="cross_entropy", restarts=restarts, seed=seed)
+        for seed in range(runs)
+    ]
     peer = PEER_PGD[norm](rel_stepsize=STEP_SIZE, steps=STEPS).repeat(restarts)
     left = torch.stack([judged(problem, attack(*problem, radius))[0] for attack in ours]).double()
     peer_left = torch.stack([judged(problem, by_peer(peer, problem, radius))[0] for _ in ours]).double()
@@ -138,7 +144,7 @@ def test_the_nearest_error_that_foolbox_finds_is_beyond_the_certified_radius(
     right, distance = proven.predicted == labels.numpy(), nearest_errors(certifiable, norm).numpy()
     assert (distance[right] > proven.radius[right]).all()
     assert np.median(distance[right] / proven.radius[right]) < closest  # l2: within a tenth, so that a slip would show
-    ours = attacked_accuracy(*certifiable, radii, Attack(norm, loss="margin"))
+    ours = Pgd(norm=norm, loss="margin").accuracy(*certifiable, radii)
     for radius, attacked in zip(radii, ours, strict=True):
         certified = (right & (proven.radius >= radius)).mean()
         assert certified <= min(attacked, (right & (distance > radius)).mean())
@@ -148,8 +154,6 @@ def test_on_networks_with_small_logits_the_margin_is_the_loss_to_attack(certifia
     """Cross-entropy pulls towards all rivals at once there; with the margin PGD comes close to the nearest errors."""
     right, _ = judged(certifiable, certifiable[1])
     nearest = float((right & (nearest_errors(certifiable, 2) > 0.6)).double().mean())
-    margin, entropy = (
-        attacked_accuracy(*certifiable, [0.6], Attack(loss=loss))[0] for loss in ("margin", "cross_entropy")
-    )
+    margin, entropy = (Pgd(loss=loss).accuracy(*certifiable, [0.6])[0] for loss in ("margin", "cross_entropy"))
     assert abs(margin - nearest) < 0.04
     assert entropy > margin + 0.05

@@ -73,7 +73,7 @@ def same(a: RandomizedCertificates, b: RandomizedCertificates) -> bool:
 def test_certify_agrees_with_a_plain_loop_over_the_same_samples() -> None:
     model, images = Recorded(network()), torch.randn(24, 3, 2, 2, dtype=torch.float64)
     sigma, n0, n, alpha = 1.5, 20, 300, 0.01
-    found = certify_randomized(model, images, sigma=sigma, n0=n0, n=n, alpha=alpha, batch_size=70)
+    found = certify_randomized(model, images, sigma=sigma, n0=n0, n=n, alpha=alpha, vote_batch=70)
     classes = numpy_classes(model.model, model.samples()).reshape(len(images), n0 + n)
     for row, votes in zip(found, classes, strict=True):
         candidate = np.bincount(votes[:n0]).argmax()
@@ -94,7 +94,7 @@ def test_certify_agrees_with_a_plain_loop_over_the_same_samples() -> None:
 def test_predict_agrees_with_a_plain_loop_over_the_same_samples() -> None:
     model, images = Recorded(network()), torch.randn(24, 12, dtype=torch.float64)
     n, alpha = 60, 0.05
-    found = predict_randomized(model, images, sigma=1.5, n=n, alpha=alpha, batch_size=25)
+    found = predict_randomized(model, images, sigma=1.5, n=n, alpha=alpha, vote_batch=25)
     for predicted, votes in zip(found, numpy_classes(model.model, model.samples()).reshape(-1, n), strict=True):
         counts = np.bincount(votes, minlength=4)
         second, best = np.sort(counts)[-2:]
@@ -124,7 +124,7 @@ def test_of_a_half_space_the_radius_stays_below_the_distance_and_comes_close_to_
     distances = torch.linspace(-0.6, 0.6, 13, dtype=torch.float64)
     across = torch.randn(13, 6, dtype=torch.float64)
     images = across - (across @ unit)[:, None] * unit + distances[:, None] * unit
-    found = certify_randomized(Half(direction), images, sigma=0.3, n0=1000, n=10_000, alpha=1e-9, batch_size=5000)
+    found = certify_randomized(Half(direction), images, sigma=0.3, n0=1000, n=10_000, alpha=1e-9, vote_batch=5000)
     true = distances.abs().numpy()
     assert (found.probable_radius <= true).all()
     assert (true - found.probable_radius).max() < 0.06
@@ -191,15 +191,15 @@ def test_more_votes_give_larger_radii_on_average_and_never_more_than_all_votes_c
 
 
 @pytest.mark.parametrize("pixels", [3, 16, 50])
-@pytest.mark.parametrize("batch_size", [1, 7, 64, 1000])
-def test_the_batch_size_changes_no_bit_and_bounds_what_is_in_memory(pixels: int, batch_size: int) -> None:
+@pytest.mark.parametrize("vote_batch", [1, 7, 64, 1000])
+def test_the_vote_batch_changes_no_bit_and_bounds_what_is_in_memory(pixels: int, vote_batch: int) -> None:
     model, images = network(pixels), torch.rand(2, pixels, dtype=torch.float64)
     small, large = Recorded(model), Recorded(model)
-    a = certify_randomized(small, images, sigma=0.3, n0=10, n=90, batch_size=batch_size)
-    b = certify_randomized(large, images, sigma=0.3, n0=10, n=90, batch_size=33)
+    a = certify_randomized(small, images, sigma=0.3, n0=10, n=90, vote_batch=vote_batch)
+    b = certify_randomized(large, images, sigma=0.3, n0=10, n=90, vote_batch=33)
     assert np.array_equal(small.samples(), large.samples())
     assert same(a, b)
-    assert max(map(len, small.asked[1:])) <= batch_size
+    assert max(map(len, small.asked[1:])) <= vote_batch
 
 
 def test_a_run_in_parts_gives_the_rows_of_the_whole() -> None:
@@ -279,7 +279,7 @@ def test_a_bar_counts_the_votes(capsys: pytest.CaptureFixture[str]) -> None:
     ("option", "value"),
     [("sigma", v) for v in (0, -0.1, math.inf, math.nan, 10**400, "0.25", True, None)]
     + [("alpha", v) for v in (0, 1, -0.1, 1.5, math.nan, "0.001", True)]
-    + [(name, v) for name in ("n0", "n", "batch_size") for v in (0, -1, 2.5, True, None)]
+    + [(name, v) for name in ("n0", "n", "vote_batch") for v in (0, -1, 2.5, True, None)]
     + [(name, v) for name in ("seed", "first_index") for v in (-1, 0.5, True, None)],
 )
 def test_an_option_out_of_range_is_an_error_that_names_it(option: str, value: Any) -> None:

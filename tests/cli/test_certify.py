@@ -68,8 +68,8 @@ def test_json_is_one_document_that_agrees_with_the_run(
     ("words", "message"),
     [
         (["certify", "nothing"], "expected the path of a checkpoint, or the name of one that is shipped"),
-        (["certify", "digits", "--norm", "0.5"], "expected --norm >= 1, got 0.5"),
-        (["certify", "digits", "--norm", "two"], "expected --norm to be a number, got 'two'"),
+        (["certify", "digits", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5"),
+        (["certify", "digits", "--norm", "two"], "expected a norm p with 1 <= p <= inf, got 'two'"),
         (["certify", "digits", "--limit", "0"], "expected --limit >= 1, got 0"),
         (["certify", "digits", "--sigma", "1"], "expected no --sigma with --method exact"),
         (["certify", "digits", "--method", "randomized", "--tolerance", "0.1"], "expected no --tolerance with"),

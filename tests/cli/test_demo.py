@@ -15,8 +15,8 @@ from berncert.runs.records import read
 
 @pytest.fixture(autouse=True)
 def fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, (about, settings) in demo.RUNS.items():
-        monkeypatch.setitem(demo.RUNS, name, (about, replace(settings, skip=60, limit=4)))
+    for name, (about, method, settings) in demo.RUNS.items():
+        monkeypatch.setitem(demo.RUNS, name, (about, method, replace(settings, skip=60, limit=4)))
 
 
 def test_it_certifies_attacks_compares_draws_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

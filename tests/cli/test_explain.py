@@ -14,12 +14,12 @@ from explained_toys import open_classifier, saved
 
 import berncert
 from berncert import data
+from berncert.certification.methods import Exact
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
 from berncert.data import load
 from berncert.floor.claims import Status
 from berncert.reporting.explanation import Sample, explain
-from berncert.runs.methods import Exact
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--no-attack", "--no-picture"]
@@ -76,7 +76,7 @@ def test_nothing_is_printed_that_is_more_than_what_is_proven(words: list[str], c
 def test_without_a_witness_it_is_told_what_is_known() -> None:
     sample = Sample("toy", "test", 0, torch.tensor([0.5]), 0, ("a", "b"))
     e = explain(open_classifier(torch.tensor([[3.0, 3.0], [0.0, 1.0]])), sample, Exact(), attack=False)
-    assert (e.status, e.certificate.rival) == (Status.LEAVES_CUBE, -1)
+    assert (e.status, e.certificate.in_features.rival) == (Status.LEAVES_CUBE, -1)
     assert "in l2; no point of the cube is given another class" in "\n".join(_derivation(e))
     (rival,) = e.rivals
     assert (_overtakes(rival), rival.radius) == ("never", pytest.approx(0.5))
@@ -91,7 +91,7 @@ def test_the_numbers_as_json_are_those_of_certify(capsys: Capture) -> None:
     told = json.loads(capsys.readouterr().out)
     (c,) = berncert.certify(berncert.load("digits"), data.load("digits", "test").images[12:13], norm=float("inf"))
     assert (told["radius"], told["predicted"]) == (c.radius, c.predicted)
-    assert (told["features"], told["witness"]) == (c.features.tolist(), c.witness.tolist())
+    assert (told["features"], told["witness"]) == (c.features.tolist(), c.in_features.witness.tolist())
     assert told["picture"] is None
     assert told["found"] is None
     assert len(told["rivals"]) == 9
@@ -191,7 +191,7 @@ def own(folder: Path) -> Path:
     [
         (["digits", "--index", "355"], "expected an index from 0 to 354, as digits has 355 test images, got 355"),
         (["digits", "--index", "-1"], "index >= 0, got -1"),
-        (["digits", "--index", "1", "--norm", "0.5"], "norm >= 1, got 0.5"),
+        (["digits", "--index", "1", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5"),
         (["digits", "--index", "1", "--degree", "0"], "expected --degree >= 1, got 0"),
         (["digits", "--index", "1", "--out", "x.jpg"], "expected a file that ends in .png, .svg or .pdf, got 'x.jpg'"),
         (["digits", "--index", "1", "--out", "x.png", "--no-picture"], "expected --out or --no-picture, got both"),

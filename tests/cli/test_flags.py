@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("expected max_boxes >= 1, got 0", "expected --max-boxes >= 1, got 0"),
+        ("expected max_boxes >= 1, got 0", "expected a whole number --max-boxes >= 1, got 0"),
         ("expected limit >= 1, got 0", "expected --limit >= 1, got 0"),
         ("expected a finite norm > 0, got nan", "expected a finite --norm > 0, got nan"),
         ("expected a whole number limit >= 1", "expected a whole number --limit >= 1"),
@@ -74,7 +74,7 @@ def test_what_is_no_setting_stays_as_it_is(message: str, parser: argparse.Argume
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["certify", "digits", "--max-boxes", "0"], "expected --max-boxes >= 1, got 0"),
+        (["certify", "digits", "--max-boxes", "0"], "expected a whole number --max-boxes >= 1, got 0"),
         (["certify", "digits", "--batch-size", "x"], "expected --batch-size to be a whole number, got 'x'"),
         (["certify", "digits", "--split", "x"], "expected --split out of train, test, all, got 'x'"),
         (["certify", "digits", "--split", "all"], "expected --split to be 'train' or 'test', got 'all'; only data"),

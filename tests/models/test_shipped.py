@@ -9,7 +9,7 @@ import pytest
 
 import berncert
 from berncert import data
-from berncert.attacks.gradient import Attack, attacked_accuracy
+from berncert.attacks.methods import Pgd
 from berncert.models.checkpoint import open_checkpoint, shipped
 from berncert.training.recipes import load_recipe
 
@@ -43,7 +43,7 @@ def test_no_attack_goes_below_what_is_proven() -> None:
     test, model, radii = data.load("digits", "test"), berncert.load("digits").double(), (0.1, 0.3, 0.6, 1.0)
     c = berncert.certify(model, test.images)
     right = c.predicted == test.labels.numpy()
-    attacked = attacked_accuracy(model, test.images.double(), test.labels, radii, Attack(2, steps=10, loss="margin"))
+    attacked = Pgd(norm=2, steps=10, loss="margin").accuracy(model, test.images.double(), test.labels, radii)
     proven = [np.mean(right & (c.radius >= radius)) for radius in radii]
     assert all(below <= above for below, above in zip(proven, attacked, strict=True))
     assert attacked[-1] < 0.5  # the attack is one

@@ -21,25 +21,41 @@ import torch
 
 import berncert
 from berncert import data
-from berncert.attacks.gradient import Attack, fallen_at, fgsm
+from berncert.attacks.gradient import fallen_at
+from berncert.attacks.methods import Fgsm, Pgd
+from berncert.certification.methods import Estimate, Exact, Method, Randomized
 from berncert.certification.randomized import certify_randomized
 from berncert.extractor import build
 from berncert.floor.folders import claimed
-from berncert.models.checkpoint import FORMAT, found, save
+from berncert.models.checkpoint import FORMAT, found, open_checkpoint, save
 from berncert.models.checkpoint import read as read_checkpoint
 from berncert.models.checkpoint import write as write_checkpoint
 from berncert.models.heads import build_head, smoothed
-from berncert.runs import execute
-from berncert.runs.execute import default_folder, digest, loaded, perform, trained_on
-from berncert.runs.methods import Estimated, Exact, Fgsm, Pgd, Randomized, RunSettings
+from berncert.runs import execute as execute_module
+from berncert.runs.execute import default_folder, digest, execute
 from berncert.runs.records import Run
+from berncert.runs.settings import RunSettings
 
-QUICK: dict[str, RunSettings] = {
-    "exact": Exact(limit=10, batch_size=4),
-    "exact-inf": Exact(limit=10, batch_size=4, norm=math.inf),
-    "estimate": Estimated(limit=3, batch_size=2, solver="regularised"),
-    "randomized": Randomized(limit=5, n=200, n0=10, batch_size=2),
-    "attack": Pgd(limit=10, batch_size=4, radii=(0.25, 1.0), steps=5),
+Asked = tuple[Method, RunSettings]
+
+
+def of(kind: type[Method], **options: Any) -> Asked:
+    """A method and the settings of a run, from the options of both."""
+    names = {entry.name for entry in fields(RunSettings)}
+    run = {name: value for name, value in options.items() if name in names}
+    return kind(**{name: value for name, value in options.items() if name not in names}), RunSettings(**run)
+
+
+def perform(model: str | Path, asked: Asked, folder: Path, **options: Any) -> Run:
+    return execute(model, asked[0], folder, asked[1], **options)
+
+
+QUICK: dict[str, Asked] = {
+    "exact": of(Exact, limit=10, batch_size=4),
+    "exact-inf": of(Exact, limit=10, batch_size=4, norm=math.inf),
+    "estimate": of(Estimate, limit=3, batch_size=2, solver="regularised"),
+    "randomized": of(Randomized, limit=5, n=200, n0=10, batch_size=2),
+    "attack": of(Pgd, limit=10, batch_size=4, radii=(0.25, 1.0), steps=5),
 }
 
 
@@ -51,7 +67,7 @@ def without_times(folder: Path) -> list[list[str]]:
 
 
 def test_an_exact_run_keeps_what_certify_proves(tmp_path: Path) -> None:
-    run = perform("digits", Exact(skip=30), tmp_path / "run")
+    run = perform("digits", of(Exact, skip=30), tmp_path / "run")
     test = data.load("digits", skip=30)
     c = berncert.certify(berncert.load("digits"), test.images)
     np.testing.assert_array_equal(run.rows["idx"], test.indices)
@@ -59,7 +75,7 @@ def test_an_exact_run_keeps_what_certify_proves(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.rows["predict"], c.predicted)
     np.testing.assert_array_equal(run.radius, c.radius)
     np.testing.assert_array_equal(run.correct, c.predicted == test.labels.numpy())
-    np.testing.assert_array_equal(run.vectors("witness"), c.witness)
+    np.testing.assert_array_equal(run.vectors("witness"), c.in_features.witness)
     np.testing.assert_array_equal(run.vectors("features"), c.features)
     assert run.rows["status"].tolist() == [status.name for status in c.status]
     assert run.complete
@@ -77,7 +93,7 @@ def test_an_estimate_is_kept_as_one(tmp_path: Path) -> None:
 
 
 def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_path: Path) -> None:
-    run = perform("digits", Randomized(skip=100, n=300, n0=20, sigma=0.5, seed=3), tmp_path / "run")
+    run = perform("digits", of(Randomized, skip=100, n=300, n0=20, sigma=0.5, seed=3), tmp_path / "run")
     test, model = data.load("digits", skip=100), berncert.load("digits")
     plain = berncert.Classifier(model.extractor, model.head.float()).eval()
     for row, number in enumerate(test.indices.tolist()):
@@ -92,8 +108,8 @@ def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_pa
 
 def test_what_is_proven_is_never_above_what_an_attack_leaves(tmp_path: Path) -> None:
     for norm in (2.0, math.inf):
-        proven = perform("digits", Exact(norm=norm, skip=3), tmp_path / f"proven{norm}")
-        attacked = perform("digits", Pgd(norm=norm, skip=3, radii=(0.05, 0.3, 0.6, 1.0)), tmp_path / f"a{norm}")
+        proven = perform("digits", of(Exact, norm=norm, skip=3), tmp_path / f"proven{norm}")
+        attacked = perform("digits", of(Pgd, norm=norm, skip=3, radii=(0.05, 0.3, 0.6, 1.0)), tmp_path / f"a{norm}")
         np.testing.assert_array_equal(proven.rows["predict"], attacked.rows["predict"])
         right = proven.correct
         assert (proven.radius[right] <= attacked.radius[right]).all()
@@ -109,13 +125,13 @@ def test_another_degree_smooths_the_base_head_anew(tmp_path: Path) -> None:
     save(berncert.Classifier(extractor, smoothed(base)).eval(), path, base=base)
     images = data.load("digits", limit=20).images
     for degree in (1, 4):
-        run = perform(path, Exact(data="digits", limit=20, degree=degree), tmp_path / str(degree))
+        run = perform(path, of(Exact, data="digits", limit=20, degree=degree), tmp_path / str(degree))
         model = berncert.Classifier(extractor, base).eval().smooth(degree)
         np.testing.assert_array_equal(run.radius, berncert.certify(model, images).radius)
-    saved = perform(path, Exact(data="digits", limit=20), tmp_path / "saved")
+    saved = perform(path, of(Exact, data="digits", limit=20), tmp_path / "saved")
     assert without_times(saved.path) == without_times(tmp_path / "1")
-    with pytest.raises(ValueError, match="does not tell what it was trained on; pass data"):
-        perform(path, Exact(), tmp_path / "unknown")
+    with pytest.raises(ValueError, match="does not say what it was trained on; pass data"):
+        perform(path, of(Exact), tmp_path / "unknown")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -165,9 +181,9 @@ def test_a_second_process_on_one_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "message"),
     [
-        ("digits", Exact(data="moons"), r"expected data of shape \(1, 8, 8\), got moons of shape \(2,\)"),
-        ("digits", Exact(data="nowhere"), "expected one of moons, digits"),
-        ("nothing", Exact(), "expected the path of a checkpoint"),
+        ("digits", of(Exact, data="moons"), r"expected data of shape \(1, 8, 8\), got moons of shape \(2,\)"),
+        ("digits", of(Exact, data="nowhere"), "expected one of moons, digits"),
+        ("nothing", of(Exact), "expected the path of a checkpoint"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_no_folder(
@@ -179,14 +195,14 @@ def test_what_does_not_fit_is_refused_and_leaves_no_folder(
 
 
 def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
-    perform("digits", Exact(limit=2), tmp_path)
+    perform("digits", of(Exact, limit=2), tmp_path)
     with pytest.raises(ValueError, match=r"differs in settings\.tolerance \(0\.001 there, 0\.5 here\)"):
-        perform("digits", Exact(limit=2, tolerance=0.5), tmp_path)
+        perform("digits", of(Exact, limit=2, tolerance=0.5), tmp_path)
 
 
 def test_a_read_only_folder_is_told_before_any_work(tmp_path: Path) -> None:
     with unprivileged(tmp_path), pytest.raises(OSError, match=r"expected a folder that can be written to, got .*run"):
-        perform("digits", Exact(limit=2), tmp_path / "locked" / "run")
+        perform("digits", of(Exact, limit=2), tmp_path / "locked" / "run")
 
 
 @contextmanager
@@ -205,7 +221,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
 
 
 def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
-    run: Run = perform("digits", Exact(limit=2), tmp_path, command="berncert certify digits")
+    run: Run = perform("digits", of(Exact, limit=2), tmp_path, command="berncert certify digits")
     told: dict[str, Any] = json.loads((tmp_path / "run.json").read_text("utf-8"))
     assert told.keys() >= {
         "format",
@@ -231,17 +247,17 @@ def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        (Exact(), "mnist-exact-l2"),
-        (Exact(norm=math.inf, skip=20), "mnist-exact-linf-skip20"),
-        (Exact(data="mnist"), "mnist-exact-l2"),
-        (Exact(data="some/own.npz", max_boxes=5), "mnist-own-exact-l2-maxboxes5"),
-        (Pgd(), "mnist-attack-l2"),
-        (Fgsm(radii=(0.1, 36 / 255)), "mnist-attack-l2-fgsm-radii0.1+0.141"),
-        (Pgd(radii=tuple(k / 100 for k in range(1, 60))), "mnist-attack-l2-radii0.01to0.59(59)"),
+        (of(Exact), "mnist-exact-l2"),
+        (of(Exact, norm=math.inf, skip=20), "mnist-exact-linf-skip20"),
+        (of(Exact, data="mnist"), "mnist-exact-l2"),
+        (of(Exact, data="some/own.npz", max_boxes=5), "mnist-own-exact-l2-maxboxes5"),
+        (of(Pgd), "mnist-attack-l2"),
+        (of(Fgsm, radii=(0.1, 36 / 255)), "mnist-attack-l2-fgsm-radii0.1+0.141"),
+        (of(Pgd, radii=tuple(k / 100 for k in range(1, 60))), "mnist-attack-l2-radii0.01to0.59(59)"),
     ],
 )
-def test_a_folder_is_named_after_what_is_not_usual(settings: RunSettings, name: str) -> None:
-    assert default_folder("mnist", settings) == Path("runs") / name
+def test_a_folder_is_named_after_what_is_not_usual(settings: Asked, name: str) -> None:
+    assert default_folder("mnist", *settings) == Path("runs") / name
 
 
 def test_nothing_that_a_file_says_to_be_proven_is_trusted(tmp_path: Path) -> None:
@@ -249,26 +265,29 @@ def test_nothing_that_a_file_says_to_be_proven_is_trusted(tmp_path: Path) -> Non
     description["proofs"] = description["extractor"]["proofs"] = {"factors": ["0.001"] * 9, "bound": 0.001}
     description["extractor"]["about"] |= {"side": 1000.0, "lipschitz_bound": 0.001}
     write_checkpoint(tmp_path / "forged.safetensors", tensors, FORMAT, description)
-    forged = perform(tmp_path / "forged.safetensors", Exact(limit=3), tmp_path / "forged")
-    honest = perform("digits", Exact(limit=3), tmp_path / "honest")
+    forged = perform(tmp_path / "forged.safetensors", of(Exact, limit=3), tmp_path / "forged")
+    honest = perform("digits", of(Exact, limit=3), tmp_path / "honest")
     np.testing.assert_array_equal(forged.radius, honest.radius)
 
 
-SETTINGS: dict[str, tuple[RunSettings, Callable[[berncert.Classifier, torch.Tensor], object]]] = {
-    "norm": (Exact(norm=1), lambda m, x: berncert.certify(m, x, norm=1).radius),
-    "tolerance": (Exact(tolerance=0.5), lambda m, x: berncert.certify(m, x, tolerance=0.5).radius),
-    "max_boxes": (Exact(max_boxes=1), lambda m, x: berncert.certify(m, x, max_boxes=1).radius),
-    "dtype": (Exact(dtype="float32"), lambda m, x: berncert.certify(m, x, dtype=torch.float32).radius),
-    "solver": (Estimated(solver="trf"), lambda m, x: berncert.estimate(m, x, solver="trf").distance_estimate),
+SETTINGS: dict[str, tuple[Asked, Callable[[berncert.Classifier, torch.Tensor], object]]] = {
+    "norm": (of(Exact, norm=1), lambda m, x: berncert.certify(m, x, norm=1).radius),
+    "tolerance": (of(Exact, tolerance=0.5), lambda m, x: berncert.certify(m, x, tolerance=0.5).radius),
+    "max_boxes": (of(Exact, max_boxes=1), lambda m, x: berncert.certify(m, x, max_boxes=1).radius),
+    "dtype": (of(Exact, dtype="float32"), lambda m, x: berncert.certify(m, x, dtype=torch.float32).radius),
+    "solver": (of(Estimate, solver="trf"), lambda m, x: berncert.estimate(m, x, solver="trf").distance_estimate),
     "conservatism": (
-        Estimated(conservatism=4.0),
+        of(Estimate, conservatism=4.0),
         lambda m, x: berncert.estimate(m, x, conservatism=4.0).distance_estimate,
     ),
-    "jacobian": (Estimated(jacobian="exact"), lambda m, x: berncert.estimate(m, x, jacobian="exact").distance_estimate),
-    "sigma": (Randomized(n=50, sigma=1.0), lambda m, x: votes(m, x, n=50, sigma=1.0)),
-    "alpha": (Randomized(n=50, alpha=0.3), lambda m, x: votes(m, x, n=50, sigma=0.25, alpha=0.3)),
-    "n0": (Randomized(n=50, sigma=30.0, n0=1), lambda m, x: votes(m, x, n=50, sigma=30.0, n0=1)),
-    "seed": (Randomized(n=50, sigma=30.0, seed=5), lambda m, x: votes(m, x, n=50, sigma=30.0, seed=5)),
+    "jacobian": (
+        of(Estimate, jacobian="exact"),
+        lambda m, x: berncert.estimate(m, x, jacobian="exact").distance_estimate,
+    ),
+    "sigma": (of(Randomized, n=50, sigma=1.0), lambda m, x: votes(m, x, n=50, sigma=1.0)),
+    "alpha": (of(Randomized, n=50, alpha=0.3), lambda m, x: votes(m, x, n=50, sigma=0.25, alpha=0.3)),
+    "n0": (of(Randomized, n=50, sigma=30.0, n0=1), lambda m, x: votes(m, x, n=50, sigma=30.0, n0=1)),
+    "seed": (of(Randomized, n=50, sigma=30.0, seed=5), lambda m, x: votes(m, x, n=50, sigma=30.0, seed=5)),
 }
 
 
@@ -292,21 +311,21 @@ def bent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_does_what_the_record_says(tmp_path: Path, bent: Path, name: str) -> None:
-    settings, call = SETTINGS[name]
-    settings = replace(settings, data="digits", limit=4, batch_size=4)
-    usual = perform(bent, replace(settings, **{name: default(settings, name)}), tmp_path / "usual")
-    run = perform(bent, settings, tmp_path / "run")
-    model, images = loaded(bent), data.load("digits", limit=4).images
+    (method, _), call = SETTINGS[name]
+    settings = RunSettings(data="digits", limit=4, batch_size=4)
+    usual = perform(bent, (replace(method, **{name: default(method, name)}), settings), tmp_path / "usual")
+    run = perform(bent, (method, settings), tmp_path / "run")
+    model, images = open_checkpoint(bent).smoothed(), data.load("digits", limit=4).images
     np.testing.assert_array_equal(run.radius, call(model, images))
     assert not np.array_equal(run.radius, usual.radius), f"{name} changes nothing here"
 
 
-def default(settings: RunSettings, name: str) -> Any:
+def default(settings: Method, name: str) -> Any:
     return next(entry.default for entry in fields(settings) if entry.name == name)
 
 
 def test_the_split_is_the_one_that_is_told(tmp_path: Path) -> None:
-    run = perform("digits", Exact(split="train", limit=5), tmp_path)
+    run = perform("digits", of(Exact, split="train", limit=5), tmp_path)
     np.testing.assert_array_equal(run.rows["label"], data.load("digits", "train", limit=5).labels)
 
 
@@ -316,28 +335,28 @@ def test_an_attack_is_the_one_that_is_told(tmp_path: Path, changes: dict[str, An
         tuple(np.linspace(0.3, 1.2, 60).tolist()),
         {"steps": 1, "restarts": 1, "seed": 0, "loss": "margin"},
     )
-    run = perform("digits", Pgd(limit=12, radii=radii, **settings | changes), tmp_path / "run")
-    usual = perform("digits", Pgd(limit=12, radii=radii, **settings), tmp_path / "usual")
+    run = perform("digits", of(Pgd, limit=12, radii=radii, **settings | changes), tmp_path / "run")
+    usual = perform("digits", of(Pgd, limit=12, radii=radii, **settings), tmp_path / "usual")
     assert not np.array_equal(run.radius, usual.radius)
     test, model = data.load("digits", limit=12), berncert.load("digits")
     plain = berncert.Classifier(model.extractor, model.head).eval()
-    attack = Attack(2.0, **settings | changes)
+    attack = Pgd(norm=2.0, **settings | changes)
     expected = fallen_at(plain, test.images.double(), test.labels, radii, attack, numbers=test.indices.tolist())
     np.testing.assert_array_equal(run.radius, expected)
 
 
 def test_one_step_is_one_step(tmp_path: Path) -> None:
-    run = perform("digits", Fgsm(limit=12, radii=(0.5, 0.8)), tmp_path)
+    run = perform("digits", of(Fgsm, limit=12, radii=(0.5, 0.8)), tmp_path)
     test, model = data.load("digits", limit=12), berncert.load("digits")
     plain = berncert.Classifier(model.extractor, model.head).eval()
-    step = replace(fgsm(2.0), loss="margin")
+    step = Fgsm(norm=2.0)
     np.testing.assert_array_equal(run.radius, fallen_at(plain, test.images.double(), test.labels, (0.5, 0.8), step))
 
 
 def test_an_image_is_attacked_alike_whichever_others_are(tmp_path: Path) -> None:
     radii = tuple(np.linspace(0.3, 1.2, 40).tolist())
-    some = perform("digits", Pgd(skip=3, limit=8, batch_size=5, steps=1, radii=radii), tmp_path / "some")
-    every = perform("digits", Pgd(limit=22, batch_size=7, steps=1, radii=radii), tmp_path / "every")
+    some = perform("digits", of(Pgd, skip=3, limit=8, batch_size=5, steps=1, radii=radii), tmp_path / "some")
+    every = perform("digits", of(Pgd, limit=22, batch_size=7, steps=1, radii=radii), tmp_path / "every")
     np.testing.assert_array_equal(some.radius, every.radius[::3])
 
 
@@ -345,7 +364,7 @@ def test_any_json_about_a_checkpoint_is_taken(tmp_path: Path) -> None:
     model = berncert.load("digits")
     for number, about in enumerate([{}, {"recipe": "mine"}, {"recipe": {"data": None}}, {"recipe": {"data": {}}}]):
         save(model, tmp_path / f"{number}.safetensors", about=about)
-        assert trained_on(tmp_path / f"{number}.safetensors") is None
+        assert open_checkpoint(tmp_path / f"{number}.safetensors").trained_on is None
 
 
 def test_the_checksum_of_data_is_of_pixels_and_of_labels() -> None:
@@ -355,11 +374,11 @@ def test_the_checksum_of_data_is_of_pixels_and_of_labels() -> None:
 
 
 def test_a_run_is_not_gone_on_with_by_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    perform("digits", Exact(limit=3), tmp_path)
+    perform("digits", of(Exact, limit=3), tmp_path)
     table = tmp_path / "certificates.tsv"
     before = table.read_bytes()
-    monkeypatch.setattr(execute, "_code", lambda: "changed since")
-    assert perform("digits", Exact(limit=3), tmp_path).complete  # nothing is left to do
+    monkeypatch.setattr(execute_module, "_code", lambda: "changed since")
+    assert perform("digits", of(Exact, limit=3), tmp_path).complete  # nothing is left to do
     os.truncate(table, len(before) - 5)
     with pytest.raises(ValueError, match=r"differs in versions\.code"):
-        perform("digits", Exact(limit=3), tmp_path)
+        perform("digits", of(Exact, limit=3), tmp_path)

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berncert.floor.claims import STATUSES, Claim, Status
-from berncert.runs import records
-from berncert.runs.records import FIRST, RUN, Run, open_table, read
+from berncert.runs import table
+from berncert.runs.records import FIRST, RUN, Run, read
+from berncert.runs.table import open_table
 
 INDICES = np.array([0, 20, 40, 60])
 COLUMNS = (*FIRST, "status", "upper", "witness")
@@ -233,9 +234,9 @@ def test_rows_before_a_disk_is_full_are_kept(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("count", [1, 40])
 def test_room_is_tried_for_all_numbers_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(records, "_try_room", lambda path, size: asked.append(size))
-    table = open_table(tmp_path, about(), COLUMNS, INDICES, numbers_per_row=len(COLUMNS) + count)
-    table.append([row(int(i), witness=-np.random.default_rng(0).random(count) * 1e-100) for i in INDICES])
+    monkeypatch.setattr(table, "_try_room", lambda path, size: asked.append(size))
+    opened = open_table(tmp_path, about(), COLUMNS, INDICES, numbers_per_row=len(COLUMNS) + count)
+    opened.append([row(int(i), witness=-np.random.default_rng(0).random(count) * 1e-100) for i in INDICES])
     assert asked[0] >= (tmp_path / "certificates.tsv").stat().st_size - 200  # the header aside
 
 

@@ -1,18 +1,22 @@
-"""Attacks: FGSM and PGD in l2 and l-inf. What they break bounds from above what any certificate can prove."""
+"""The work of gradient attacks. What they break bounds from above what any certificate can prove."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from berncert.attacks.methods import Fgsm, Pgd
+from berncert.certification.classifier import Classifier
+from berncert.certification.inputs import placement
+from berncert.certification.methods import Batch
+from berncert.certification.prepared import frozen_classifier
+from berncert.certification.results import AttackResults
 from berncert.extractor.evaluation import require_evaluation
 from berncert.floor.arguments import checked_count
 from berncert.floor.progress import Bar
@@ -35,146 +39,93 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
 LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "margin": margin}
 
 
-@dataclass(frozen=True)
-class Attack:
-    """Projected gradient ascent within a ball around each image, and within the pixels' range.
-
-    As it stands this is PGD; `fgsm` is one step of the size of the radius from the image itself.
-    """
-
-    norm: float = 2
-    steps: int = 20
-    restarts: int = 1
-    step_size: float | None = None
-    """Of one step, as a share of the radius; None takes 2.5 / steps."""
-    random_start: bool = True
-    loss: str = "cross_entropy"
-    pixels: tuple[float, float] = (0.0, 1.0)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.norm, Real) or self.norm not in (2, math.inf):
-            raise ValueError(f"expected norm 2 or inf for an attack, got {self.norm!r}; pass 2 or math.inf")
-        for name in ("steps", "restarts"):
-            checked_count(name, getattr(self, name))
-        size, pixels = self.step_size, self.pixels
-        if size is not None and not (isinstance(size, Real) and 0 < size < math.inf):
-            raise ValueError(f"expected a finite step_size > 0, got {size!r}; it is a share of the radius, e.g. 0.1")
-        if self.loss not in [*LOSSES]:
-            raise ValueError(f"expected a loss among {', '.join(LOSSES)}, got {self.loss!r}")
-        if not (isinstance(pixels, Sequence) and [isinstance(p, Real) for p in pixels] == [True, True]):
-            raise ValueError(f"expected pixels (lowest, highest), got {pixels!r}; pass e.g. (0.0, 1.0)")
-        if not pixels[0] < pixels[1]:
-            raise ValueError(f"expected pixels (lowest, highest) in this order, got {pixels!r}; pass e.g. (0.0, 1.0)")
-        if not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32:
-            raise ValueError(f"expected a whole number seed, 0 <= seed < 2^32, got {self.seed!r}; pass an int")
-
-    def __call__(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        labels: Tensor,
-        radius: float | Tensor,
-        *,
-        numbers: Tensor | None = None,
-        batch_size: int = 256,
-        progress: bool | None = None,
-    ) -> Tensor:
-        """For each image one within `radius` (one for all, or one for each) that the model gets wrong, if any is found.
-
-        Where none is found, the one with the greatest loss. The model is used as it is, in its dtype, and in evaluation
-        mode. The same arguments give the same images, whatever the batch size: the random start of an image follows
-        from the seed and its number, which is its place unless `numbers` tells another.
-        """
-        images, labels = _checked(model, images, labels, self.pixels)
-        radii = _checked_radii(radius, len(images)).to(images)
-        if not len(images):
-            return images.clone()
-        places = torch.arange(len(images)) if numbers is None else numbers
-        found: list[Tensor] = []
-        with _frozen(model), Bar("attacking", total=len(images), progress=progress) as bar:
-            for rows in torch.split(torch.arange(len(images)), checked_count("batch_size", batch_size)):
-                found.append(self._attack(model, images[rows], labels[rows], radii[rows], places[rows]))
-                bar.update(int(rows[-1]) + 1)
-        return torch.cat(found)
-
-    def _attack(self, model: nn.Module, images: Tensor, labels: Tensor, radii: Tensor, places: Tensor) -> Tensor:
-        best, score = images.clone(), torch.full((len(images),), -math.inf, dtype=torch.float64, device=images.device)
-        ball = radii.view(-1, *(1,) * (images.ndim - 1))
-        step = ball * (2.5 / self.steps if self.step_size is None else self.step_size)
-        for restart in range(self.restarts):
-            start = self._start(images, places, restart) * ball if self.random_start else torch.zeros_like(images)
-            x = self._inside(images, start, ball)
-            for _ in range(self.steps):
-                x = x.detach().requires_grad_()
-                logits = _logits(model, x, labels)
-                losses = LOSSES[self.loss](logits, labels)
-                self._keep(best, score, x, logits, losses, labels)
-                (slope,) = torch.autograd.grad(losses.sum(), x)
-                x = self._inside(images, x.detach() + step * self._direction(slope) - images, ball)
-            with torch.no_grad():
-                logits = _logits(model, x, labels)
-                self._keep(best, score, x, logits, LOSSES[self.loss](logits, labels), labels)
-        return best
-
-    def _start(self, images: Tensor, places: Tensor, restart: int) -> Tensor:
-        """A random point of the unit ball for each image, which depends on its number only."""
-        starts = []
-        for place in places.tolist():
-            generator = torch.Generator().manual_seed((self.seed * 1009 + restart) * 1_000_003 + place)
-            if self.norm == 2:
-                point = torch.randn(images.shape[1:], generator=generator, dtype=torch.float64)
-                share = torch.rand((), generator=generator, dtype=torch.float64) ** (1 / point.numel())
-                starts.append(point / point.norm().clamp_min(1e-300) * share)
-            else:
-                starts.append(torch.rand(images.shape[1:], generator=generator, dtype=torch.float64) * 2 - 1)
-        return torch.stack(starts).to(images)
-
-    def _inside(self, images: Tensor, offset: Tensor, ball: Tensor) -> Tensor:
-        """The nearest offset within the ball, then the nearest pixels within their range."""
-        if self.norm == 2:
-            length = offset.flatten(1).norm(dim=1).view_as(ball)
-            offset = offset * (ball / length.clamp_min(1e-30)).clamp(max=1)
-        else:
-            offset = torch.clamp(offset, -ball, ball)
-        return torch.clamp(images + offset, *self.pixels)
-
-    def _direction(self, slope: Tensor) -> Tensor:
-        if self.norm == math.inf:
-            return slope.sign()
-        length: Tensor = torch.linalg.vector_norm(slope.flatten(1), dim=1)
-        return slope / length.view(-1, *(1,) * (slope.ndim - 1)).clamp_min(1e-30)
-
-    def _keep(self, best: Tensor, score: Tensor, x: Tensor, logits: Tensor, losses: Tensor, labels: Tensor) -> None:
-        """Of all images seen, one that is wrong comes before one with a greater loss."""
-        with torch.no_grad():
-            wrong = logits.argmax(dim=1) != labels
-            rank = torch.sigmoid(losses.double() / 100) + wrong.double()
-            better = rank > score
-            best[better] = x.detach()[better]
-            score[better] = rank[better]
-
-
-def fgsm(norm: float = math.inf) -> Attack:
-    """One step of the size of the radius."""
-    return Attack(norm, steps=1, step_size=1.0, random_start=False)
-
-
-def attacked_accuracy(
+def attacked_images(
+    attack: Pgd | Fgsm,
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
-    radii: Sequence[float],
-    attack: Attack,
+    radius: float | Tensor,
     *,
+    numbers: Tensor | None = None,
     batch_size: int = 256,
     progress: bool | None = None,
-) -> list[float]:
-    """The share of images that are right and stay right under the attack, for each radius; it never rises."""
+) -> Tensor:
+    """What `Attack` says it returns when it is called."""
+    images, labels = _checked(model, images, labels, attack.pixels)
+    radii = _checked_radii(radius, len(images)).to(images)
     if not len(images):
-        raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
-    fallen = fallen_at(model, images, labels, radii, attack, batch_size=batch_size, progress=progress)
-    return [float((fallen > radius).double().mean()) for radius in radii]
+        return images.clone()
+    places = torch.arange(len(images)) if numbers is None else numbers
+    found: list[Tensor] = []
+    with _frozen(model), Bar("attacking", total=len(images), progress=progress) as bar:
+        for rows in torch.split(torch.arange(len(images)), checked_count("batch_size", batch_size)):
+            found.append(_ascend(attack, model, images[rows], labels[rows], radii[rows], places[rows]))
+            bar.update(int(rows[-1]) + 1)
+    return torch.cat(found)
+
+
+def _ascend(
+    attack: Pgd | Fgsm, model: nn.Module, images: Tensor, labels: Tensor, radii: Tensor, places: Tensor
+) -> Tensor:
+    """Of all images on the way of the ascent, from every start, the best for each image."""
+    best, score = images.clone(), torch.full((len(images),), -math.inf, dtype=torch.float64, device=images.device)
+    ball = radii.view(-1, *(1,) * (images.ndim - 1))
+    step = ball * (2.5 / attack.steps if attack.step_size is None else attack.step_size)
+    for restart in range(attack.restarts):
+        start = _start(attack, images, places, restart) * ball if attack.random_start else torch.zeros_like(images)
+        x = _inside(attack, images, start, ball)
+        for _ in range(attack.steps):
+            x = x.detach().requires_grad_()
+            logits = _logits(model, x, labels)
+            losses = LOSSES[attack.loss](logits, labels)
+            _keep(best, score, x, logits, losses, labels)
+            (slope,) = torch.autograd.grad(losses.sum(), x)
+            x = _inside(attack, images, x.detach() + step * _direction(attack, slope) - images, ball)
+        with torch.no_grad():
+            logits = _logits(model, x, labels)
+            _keep(best, score, x, logits, LOSSES[attack.loss](logits, labels), labels)
+    return best
+
+
+def _start(attack: Pgd | Fgsm, images: Tensor, places: Tensor, restart: int) -> Tensor:
+    """A random point of the unit ball for each image, which depends on its number only."""
+    starts = []
+    for place in places.tolist():
+        generator = torch.Generator().manual_seed((attack.seed * 1009 + restart) * 1_000_003 + place)
+        if attack.norm == 2:
+            point = torch.randn(images.shape[1:], generator=generator, dtype=torch.float64)
+            share = torch.rand((), generator=generator, dtype=torch.float64) ** (1 / point.numel())
+            starts.append(point / point.norm().clamp_min(1e-300) * share)
+        else:
+            starts.append(torch.rand(images.shape[1:], generator=generator, dtype=torch.float64) * 2 - 1)
+    return torch.stack(starts).to(images)
+
+
+def _inside(attack: Pgd | Fgsm, images: Tensor, offset: Tensor, ball: Tensor) -> Tensor:
+    """The nearest offset within the ball, then the nearest pixels within their range."""
+    if attack.norm == 2:
+        length = offset.flatten(1).norm(dim=1).view_as(ball)
+        offset = offset * (ball / length.clamp_min(1e-30)).clamp(max=1)
+    else:
+        offset = torch.clamp(offset, -ball, ball)
+    return torch.clamp(images + offset, *attack.pixels)
+
+
+def _direction(attack: Pgd | Fgsm, slope: Tensor) -> Tensor:
+    if attack.norm == math.inf:
+        return slope.sign()
+    length: Tensor = torch.linalg.vector_norm(slope.flatten(1), dim=1)
+    return slope / length.view(-1, *(1,) * (slope.ndim - 1)).clamp_min(1e-30)
+
+
+def _keep(best: Tensor, score: Tensor, x: Tensor, logits: Tensor, losses: Tensor, labels: Tensor) -> None:
+    """Of all images seen, one that is wrong comes before one with a greater loss."""
+    with torch.no_grad():
+        wrong = logits.argmax(dim=1) != labels
+        rank = torch.sigmoid(losses.double() / 100) + wrong.double()
+        better = rank > score
+        best[better] = x.detach()[better]
+        score[better] = rank[better]
 
 
 def fallen_at(
@@ -182,13 +133,13 @@ def fallen_at(
     images: Tensor,
     labels: Tensor,
     radii: Sequence[float],
-    attack: Attack,
+    attack: Pgd | Fgsm,
     *,
     numbers: Sequence[int] | None = None,
     batch_size: int = 256,
     progress: bool | None = None,
 ) -> Tensor:
-    """For each image the least of the radii at which the attack breaks it: 0 if it is wrong as it is, inf if it stands.
+    """For each image the least of the radii at which it falls: 0 if its class is wrong as it is, inf if it stands.
 
     An image that falls is not attacked again: what breaks it at one radius breaks it at all larger ones. `numbers` are
     those of the images, for the random starts; by default their places.
@@ -197,7 +148,7 @@ def fallen_at(
     for radius in radii:
         _checked_radii(radius, len(images))
     places = torch.arange(len(images)) if numbers is None else torch.as_tensor(numbers)
-    fallen = torch.where(_right(model, images, labels, batch_size), math.inf, 0.0).double()
+    fallen = torch.where(_correct(model, images, labels, batch_size), math.inf, 0.0).double()
     for radius in sorted(radius for radius in radii if radius > 0):
         rows = (fallen == math.inf).nonzero().flatten()
         if len(rows):
@@ -205,12 +156,36 @@ def fallen_at(
                 model, images[rows], labels[rows], radius,
                 numbers=places[rows.cpu()], batch_size=batch_size, progress=progress,
             )  # fmt: skip
-            broken = ~_right(model, moved, labels[rows], batch_size)
+            broken = ~_correct(model, moved, labels[rows], batch_size)
             fallen[rows[broken]] = radius
     return fallen
 
 
-def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, float]) -> tuple[Tensor, Tensor]:
+class Attacker:
+    """An attack, prepared: it breaks the frozen model in float64, which is what is certified."""
+
+    def __init__(
+        self, attack: Pgd | Fgsm, model: Classifier, input_shape: Sequence[int], *, progress: bool | None = None
+    ) -> None:
+        self.attack, self.progress = attack, progress
+        self.model = frozen_classifier(model, input_shape, torch.float64)
+
+    def __call__(self, batch: Batch) -> AttackResults:
+        """The class of each image, and the least of the attack's radii at which it falls."""
+        if batch.labels is None:
+            raise ValueError("expected a batch with labels, got none; an attack starts from the correct class")
+        like = placement(self.model)
+        images, labels = batch.images.to(like), batch.labels.to(like.device)
+        fallen = fallen_at(
+            self.model, images, labels, self.attack.radii, self.attack,
+            numbers=batch.numbers, batch_size=max(1, len(images)), progress=self.progress,
+        )  # fmt: skip
+        with torch.no_grad():
+            predicted = self.model(images).argmax(dim=1)
+        return AttackResults(predicted.cpu().numpy(), fallen.cpu().numpy())
+
+
+def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     """The images, within their range, and one label for each; what cannot be attacked is an error."""
     require_evaluation(model)
     x, y = torch.as_tensor(images).detach(), torch.as_tensor(labels)
@@ -222,8 +197,8 @@ def _checked(model: nn.Module, images: Any, labels: Any, pixels: tuple[float, fl
     low, high = pixels
     if not ((x >= low) & (x <= high)).all():  # NaN is in no interval
         raise ValueError(
-            f"expected pixels in [{low:g}, {high:g}], got {x.min():g} to {x.max():g}; scale the images, or tell the "
-            "attack their range, Attack(pixels=(low, high))"
+            f"expected pixels in [{low:g}, {high:g}], got {x.min():g} to {x.max():g}; scale the images, or give "
+            "the attack their range, Pgd(pixels=(low, high))"
         )
     if y.shape != x.shape[:1]:
         raise ValueError(
@@ -257,7 +232,7 @@ def _logits(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _right(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> Tensor:
+def _correct(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int) -> Tensor:
     """Whether each image gets its label."""
     size = checked_count("batch_size", batch_size)
     parts = zip(torch.split(images, size), torch.split(labels, size), strict=True)

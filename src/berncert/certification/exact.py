@@ -1,104 +1,197 @@
-"""The proof in feature space: the distance from each sample to the nearest point of the cube with another class."""
+"""`certify`: the proof in feature space and the bound of the extractor, together a radius for each image."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Lock
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from berncert.certification.certificate import Certificates
-from berncert.certification.inputs import checked_features
-from berncert.certification.kernels import search
-from berncert.certification.kernels.problem import Problem, allocate, pose
-from berncert.floor.arguments import checked_count, checked_norm, checked_tolerance
+from berncert.certification.classifier import Classifier
+from berncert.certification.features import certify_features
+from berncert.certification.inputs import checked_images
+from berncert.certification.methods import Batch, Exact
+from berncert.certification.prepared import PreparedModel
+from berncert.certification.results import Certificates, ImageCertificates
+from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Status
-from berncert.floor.progress import Bar
 from berncert.polynomial import SmoothedHead
 
-STATUS = {
-    search.PROVEN: Status.PROVEN,
-    search.WHOLE_CUBE: Status.WHOLE_CUBE,
-    search.TIE: Status.TIE,
-    search.BUDGET: Status.BUDGET,
-    search.ROUNDING: Status.ROUNDING,
-}
-ROWS_AT_ONCE = 32  # for one thread, before it looks what is left
-SECONDS_BETWEEN_LOOKS = 0.1
+LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in (torch.float64, torch.float32)}
+"""Some functions compute several times x on the way."""
+NO_PIXEL = 1e290
+DOWN = 1 - 2.0**-50  # more than the rounding of a subtraction and a division
+UP = 1 + 2.0**-46  # more than undoes it
 
 
-def certify_features(
-    smoothed: SmoothedHead,
-    features: Any,
+@overload
+def certify(
+    model: SmoothedHead, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
+    radius: float | None = ..., threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ...,
+    batch_size: int = ...,
+) -> Certificates: ...  # fmt: skip
+@overload
+def certify(
+    model: Classifier, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
+    radius: float | None = ..., threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ...,
+    batch_size: int = ...,
+) -> ImageCertificates: ...  # fmt: skip
+def certify(
+    model: SmoothedHead | Classifier,
+    inputs: Any,
     *,
-    norm: float,
-    tolerance: float,
-    max_boxes: int,
-    threads: int | None,
-    progress: bool | None,
-) -> Certificates:
-    """The certificates of these features; `berncert.certify` says what the arguments mean."""
-    x = np.array(checked_features(smoothed, features), order="C")  # a copy: read-only arrays would compile anew
-    coefficients = smoothed.coefficients.detach().cpu().double().numpy()
-    problem = pose(
-        coefficients,
-        norm=checked_norm(norm),
-        tolerance=checked_tolerance(tolerance),
-        max_boxes=checked_count("max_boxes", max_boxes),
-    )
-    return _solve(problem, x, _usable_cores() if threads is None else checked_count("threads", threads), progress)
+    norm: float = Exact.norm,
+    tolerance: float = Exact.tolerance,
+    max_boxes: int = Exact.max_boxes,
+    radius: float | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    dtype: torch.dtype | str = Exact.dtype,
+    batch_size: int = Exact.batch_size,
+) -> Certificates | ImageCertificates:
+    """Prove, for each input, how far it is from the nearest one that gets another class.
+
+    Of a `SmoothedHead` and features: for every row, radius <= true distance <= upper: no point of [0,1]^d closer than
+    `radius` changes the class, and `witness`, at distance `upper`, does. All rivals count. The proof holds for the
+    polynomial in real arithmetic, with the coefficients taken as exact, and for `SmoothedHead` evaluated in float64 on
+    any hardware with IEEE arithmetic (denormals included). It says nothing about evaluation in float32, nor about
+    points outside the cube.
+
+    Of a `Classifier` with a smoothed head and images: `radius` is in the units of the pixels. No image closer than it
+    changes the class: of the frozen network (`freeze`) in real arithmetic, and as computed in `dtype`. Of the proven
+    routes from the norm of the pixels to norms of the features, each row takes the one that gives it most. See
+    `ImageCertificates`.
+
+    inputs: (N, d) features in [0, 1], or (N, ...) images in the units that the extractor was made for (whole numbers
+        are taken as they are): a tensor on any device, an array or nested lists.
+    norm: the p of the norm, 1 <= p <= inf.
+    tolerance: stop when upper - radius <= tolerance * upper.
+    max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
+        far as the proof has come, which still holds, and the status says so.
+    radius: decide at this radius only, which is faster. The status is then HOLDS (proven: nothing closer changes the
+        class), FALLS (a witness is closer) or UNKNOWN. Images are never said to fall: their witness is in feature
+        space; an attack may find one.
+    threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
+        changes a bit of the result. None takes all cores that this process may use.
+    progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
+    dtype: of the extraction. float32 is faster; what it loses is proven, subtracted, and stated in `extraction_error`.
+    batch_size: how many images are extracted together.
+
+    The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
+    Ctrl-C stops within a moment.
+    """
+    name = str(dtype).removeprefix("torch.")
+    method = Exact(norm=norm, tolerance=tolerance, max_boxes=max_boxes, radius=radius, dtype=name)
+    if isinstance(model, SmoothedHead):
+        return certify_features(model, inputs, method, threads=threads, progress=progress)
+    images = checked_images(inputs)
+    prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
+    return prove(Batch(images))
 
 
-def _solve(problem: Problem, x: Floats, threads: int, progress: bool | None) -> Certificates:
-    """Hand the rows to the threads, a few at a time, and wait for them."""
-    count, dim = x.shape
-    predicted, rival, status, boxes = (np.zeros(count, np.int64) for _ in range(4))
-    radius, upper = np.zeros(count), np.zeros(count)
-    witness = np.full((count, dim), np.nan)
-    stop = np.zeros(1, np.bool_)
-    done = [0]
-    parts = _parts(count, threads)
-    lock = Lock()
+class ImageProver(PreparedModel):
+    """`Exact`, prepared: proofs for images of one shape, batch after batch."""
 
-    def work() -> None:
-        memory = allocate(problem)
-        while True:
-            with lock:
-                first, last = next(parts, (count, count))
-            if first == last or stop[0]:
-                return
-            search.certify_rows(
-                problem, memory, x, first, last, stop, predicted, radius, upper, witness, rival, status, boxes
-            )
-            with lock:
-                done[0] += last - first
+    def __init__(
+        self,
+        method: Exact,
+        model: Classifier,
+        input_shape: Sequence[int],
+        *,
+        threads: int | None = None,
+        batch_size: int = Exact.batch_size,
+        progress: bool | None = None,
+    ) -> None:
+        dtype = getattr(torch, method.dtype)
+        super().__init__(model, input_shape, norm=method.norm, dtype=dtype, batch_size=batch_size, progress=progress)
+        self.method, self.threads = method, threads
 
-    compiled = getattr(search.certify_rows, "signatures", None)
-    label = "proving" if compiled else "compiling, once; proving"
-    with ThreadPoolExecutor(threads) as pool, Bar(label, total=count, progress=progress) as bar:
-        running = {pool.submit(work) for _ in range(min(threads, count))}
-        try:
-            while running:
-                finished, running = wait(running, timeout=SECONDS_BETWEEN_LOOKS)
-                bar.update(done[0])
-                for future in finished:
-                    future.result()
-        finally:
-            stop[0] = True  # whoever still runs when we leave, by Ctrl-C or an error, ends at once
-    states = np.array([STATUS[s] for s in status.tolist()], dtype=object)
-    return Certificates(predicted, radius, upper, witness, rival, states, boxes)
+    def __call__(self, batch: Batch) -> ImageCertificates:
+        """One proven statement for each image: by the route that gives it most."""
+        features, sizes = self.features(batch.images), _sizes(batch.images)
+        best: ImageCertificates | None = None
+        for q in self.routes():
+            found = self._by_route(features, sizes, q)
+            best = found if best is None else _better(best, found)
+        assert best is not None
+        return best
+
+    def _by_route(self, features: Floats, sizes: Floats, q: float) -> ImageCertificates:
+        """What a proof in feature space, in norm q, says about images of these sizes (norm_2).
+
+        Features of an image r away are at most bound r away, and those of both are computed with an error. That of the
+        other image grows with its size, which is at most r more, or for p > 2 a power of the number of pixels times r.
+        """
+        (count, dim), value, bound = features.shape, self.value, self.bound(q)
+        slope, constant = value.error * conversion(2.0, q, dim) * (1 + 1e-12)
+        error = (slope * sizes + constant) * (1 + 1e-12)
+        spread = conversion(self.norm, 2.0, math.prod(self.shape))
+        growth = slope * spread
+        target = None
+        if self.method.radius is not None:
+            needed = (self.method.radius * (bound + growth) + 2 * error) * UP
+            target = np.where(np.isfinite(needed), needed, 0.0)  # what is infinite proves nothing
+        inner = certify_features(
+            self.head, features, self.method, norm=q, target=target, threads=self.threads, progress=self.progress
+        )
+        reach, status = inner.radius, inner.status.copy()
+        if value.limits[0] < 0 or value.limits[1] > 1:
+            gap = np.minimum(features, 1 - features).min(axis=1)
+            status[gap < reach] = Status.LEAVES_CUBE
+            reach = np.minimum(reach, gap)
+        with np.errstate(all="ignore"):  # a bound or an error that is infinite proves nothing
+            left = np.where(np.isfinite(error), np.maximum(reach - 2 * error, 0.0) * DOWN, 0.0)
+            radius = np.where(left > 0, left / (bound + growth) * DOWN, 0.0)
+        status[(left == 0) & (reach > 0)] = Status.EXTRACTION
+        safe = _without_overflow(value, sizes, spread, LARGEST[self.dtype])
+        status[(radius > safe) & (reach < math.inf)] = Status.OVERFLOW
+        radius = np.minimum(radius, safe)
+        if self.method.radius is not None:
+            ends = [Status.HOLDS if proven else Status.UNKNOWN for proven in radius >= self.method.radius]
+            status = np.array(ends, dtype=object)
+        return ImageCertificates(
+            predicted=inner.predicted,
+            radius=radius,
+            status=status,
+            features=features,
+            feature_radius=reach,
+            feature_norm=np.full(count, q),
+            lipschitz_bound=np.full(count, bound),
+            extraction_error=error,
+            in_features=inner,
+        )
 
 
-def _usable_cores() -> int:
-    """Those this process may run on, where the system can tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _without_overflow(value: ValueBound, sizes: Floats, spread: float, largest: float) -> Floats:
+    """How far from images of these sizes no number that the extractor computes is beyond the largest.
+
+    Images with pixels of 1e290 and more are none: what is safe up to there is safe everywhere.
+    """
+    slope, constant = value.peak
+    if not constant < largest or not math.isfinite(slope):
+        return np.zeros_like(sizes)
+    with np.errstate(all="ignore"):
+        room = (largest - constant) / slope if slope > 0 else math.inf
+        safe = np.maximum(room - sizes, 0.0) / spread * DOWN
+    return np.where(safe < NO_PIXEL, safe, math.inf)
 
 
-def _parts(count: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of rows, small enough that the threads end together."""
-    size = max(1, min(ROWS_AT_ONCE, count // (8 * threads)))
-    return ((first, min(first + size, count)) for first in range(0, count, size))
+def _better(a: ImageCertificates, b: ImageCertificates) -> ImageCertificates:
+    """Row by row, the one with the larger radius; the work of both is counted."""
+    both = ImageCertificates.concatenate([a, b])
+    best = both[np.where(b.radius > a.radius, len(a), 0) + np.arange(len(a))]
+    best.in_features.boxes[:] = a.in_features.boxes + b.in_features.boxes
+    return best
+
+
+def _sizes(images: Tensor) -> Floats:
+    """The norm_2 of each image, rounded up."""
+    rows = images.flatten(1).double()
+    largest = rows.abs().amax(dim=1).clamp_min(SMALLEST)
+    norms: Tensor = torch.linalg.vector_norm(rows / largest[:, None], dim=1) * largest  # squares do not underflow
+    return norms.cpu().numpy() * (1 + rows.shape[1] * 2.0**-50) + SMALLEST

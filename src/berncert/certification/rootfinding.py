@@ -6,20 +6,19 @@ The names of the paper: boundary_residuals is Phi, boundary_point is sol, slack 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from numbers import Real
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
 from scipy.optimize import least_squares
 from scipy.special import expit, softmax
-from torch import Tensor
 
-from berncert.certification.certificate import Estimate, ImageEstimate
 from berncert.certification.classifier import Classifier
-from berncert.certification.images import Prepared
 from berncert.certification.inputs import checked_features, checked_images
-from berncert.floor.arguments import checked_norm
+from berncert.certification.methods import Batch, Estimate
+from berncert.certification.prepared import PreparedModel
+from berncert.certification.results import Estimates, ImageEstimates
 from berncert.floor.arrays import Floats, Ints
 from berncert.floor.progress import Bar
 from berncert.polynomial import SmoothedHead
@@ -110,29 +109,28 @@ SOLVERS = {
     # bounds; scipy.optimize.minimize would have to guess the second derivative
     "regularised": Solver(RegularisedSystem, "trf", 1.0),
 }
-JACOBIANS = ("2-point", "exact")
 
 
 @overload
 def estimate(
     model: SmoothedHead, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
     jacobian: str = ..., progress: bool | None = ...,
-) -> Estimate: ...  # fmt: skip
+) -> Estimates: ...  # fmt: skip
 @overload
 def estimate(
     model: Classifier, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
     jacobian: str = ..., progress: bool | None = ...,
-) -> ImageEstimate: ...  # fmt: skip
+) -> ImageEstimates: ...  # fmt: skip
 def estimate(
     model: SmoothedHead | Classifier,
     inputs: Any,
     *,
-    solver: str = "lm",
-    norm: float = 2,
+    solver: str = Estimate.solver,
+    norm: float = Estimate.norm,
     conservatism: float | None = None,
-    jacobian: str = "2-point",
+    jacobian: str = Estimate.jacobian,
     progress: bool | None = None,
-) -> Estimate:
+) -> Estimates | ImageEstimates:
     """The paper's "certified radius" (Algorithm 2): the distance from each input's features to where a solver stops.
 
     It is an estimate, not a radius: points of another class may be closer than it says. Of a `SmoothedHead`, inputs are
@@ -159,59 +157,67 @@ def estimate(
     jacobian: "2-point" (finite differences, as the paper ran it) or "exact" (closed form; the same system, faster).
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
     """
-    if solver not in SOLVERS:
-        raise ValueError(f"expected a solver out of {', '.join(SOLVERS)}, got {solver!r}; pass one of these names")
-    if jacobian not in JACOBIANS:
-        raise ValueError(
-            f"expected a jacobian out of {', '.join(JACOBIANS)}, got {jacobian!r}; pass one of these names"
-        )
-    norm = checked_norm(norm)
-    conservatism = _checked_conservatism(conservatism)
+    method = Estimate(solver=solver, norm=norm, conservatism=conservatism, jacobian=jacobian)
     if isinstance(model, Classifier):
         images = checked_images(inputs)
-        options = {"solver": solver, "conservatism": conservatism, "jacobian": jacobian, "progress": progress}
-        return ImageEstimator(model, images.shape[1:], norm=norm, **options)(images)
-    head = _in_float64(model)
-    start = checked_features(head, inputs)
+        return ImageEstimator(method, model, images.shape[1:], progress=progress)(Batch(images))
+    return estimate_features(model, inputs, method, progress)
+
+
+def estimate_features(
+    smoothed: SmoothedHead, features: Any, method: Estimate, progress: bool | None = None
+) -> Estimates:
+    """The estimates of features of the cube."""
+    head = _in_float64(smoothed)
+    start = checked_features(head, features)
     with torch.no_grad():
-        found = [_solve(head, start[i], conservatism, solver, jacobian) for i in _shown(len(start), progress)]
+        found = [_solve(head, start[i], method) for i in _shown(len(start), progress)]
     points = np.array([f.point for f in found]).reshape(start.shape)
     ranks = np.array([f.ranks[:2] for f in found], dtype=np.int64).reshape(-1, 2)
     boundary_point = points.clip(0, 1)
-    return Estimate(
+    return Estimates(
         predicted=ranks[:, 0],
         runner_up=ranks[:, 1],
-        distance_estimate=_lengths(start - boundary_point, norm),
+        distance_estimate=_lengths(start - boundary_point, method.norm),
         boundary_point=boundary_point,
         residual=np.array([f.residual for f in found], dtype=np.float64),
         evaluations=np.array([f.evaluations for f in found], dtype=np.int64),
     )
 
 
-class ImageEstimator:
-    """`estimate` for images of one shape, batch after batch."""
+class ImageEstimator(PreparedModel):
+    """`Estimate`, prepared: estimates for images of one shape, batch after batch."""
 
-    def __init__(self, model: Classifier, input_shape: Sequence[int], *, norm: float = 2, **options: Any) -> None:
-        self.prepared = Prepared(model, input_shape, norm=norm, progress=options.get("progress"))
-        self.options = options
+    def __init__(
+        self,
+        method: Estimate,
+        model: Classifier,
+        input_shape: Sequence[int],
+        *,
+        threads: int | None = None,
+        batch_size: int = 256,
+        progress: bool | None = None,
+    ) -> None:
+        super().__init__(model, input_shape, norm=method.norm, batch_size=batch_size, progress=progress)
+        self.method = method
 
-    def __call__(self, images: Tensor) -> ImageEstimate:
-        """The estimate of each image; as in `certify`, the norm of the features that gives it most."""
-        features, routes = self.prepared.features(images), self.prepared.routes()
-        found = estimate(self.prepared.head, features, norm=routes[0], **self.options)
+    def __call__(self, batch: Batch) -> ImageEstimates:
+        """The estimate of each image; as in `certify`, by the norm of the features that gives it most."""
+        features, routes = self.features(batch.images), self.routes()
+        found = estimate_features(self.head, features, self.method, self.progress)
         # the norm has no part in finding the points
         lengths = np.array([_lengths(features - found.boundary_point, q) for q in routes])
-        bounds = np.array([self.prepared.bound(q) for q in routes])
+        bounds = np.array([self.bound(q) for q in routes])
         with np.errstate(invalid="ignore"):
             quotients = np.nan_to_num(lengths / bounds[:, None])  # an infinite bound leaves nothing
-        best = quotients.argmax(axis=0)
-        rows = np.arange(len(features))
-        parts = {name: getattr(found, name) for name in Estimate.__dataclass_fields__}
-        return ImageEstimate(
-            **parts | {"distance_estimate": quotients[best, rows]},
+        best, rows = quotients.argmax(axis=0), np.arange(len(features))
+        return ImageEstimates(
+            predicted=found.predicted,
+            distance_estimate=quotients[best, rows],
             feature_distance_estimate=lengths[best, rows],
             feature_norm=np.array(routes)[best],
             lipschitz_bound=bounds[best],
+            in_features=replace(found, distance_estimate=lengths[best, rows]),
         )
 
 
@@ -222,15 +228,15 @@ class _Found(NamedTuple):
     evaluations: int
 
 
-def _solve(smoothed: SmoothedHead, start: Floats, conservatism: float | None, solver: str, jacobian: str) -> _Found:
+def _solve(smoothed: SmoothedHead, start: Floats, method: Estimate) -> _Found:
     """Minimise the solver's sum of squares from x0 over all of R^d."""
-    choice = SOLVERS[solver]
-    system = choice.system(smoothed, start, conservatism)
+    choice = SOLVERS[method.solver]
+    system = choice.system(smoothed, start, method.conservatism)
     with np.errstate(over="ignore", invalid="ignore"):  # a step far out of the cube may overflow; solvers reject it
         result = least_squares(
             system.residuals,
             start,
-            jac=system.jacobian if jacobian == "exact" else "2-point",
+            jac=system.jacobian if method.jacobian == "exact" else "2-point",
             method=choice.method,
             x_scale=choice.x_scale,
             ftol=TOLERANCE,
@@ -247,14 +253,6 @@ def _lengths(differences: Floats, norm: float) -> Floats:
     scale = np.where(largest > 0, largest, 1.0)
     lengths: Floats = scale * np.linalg.norm(differences / scale[:, None], ord=norm, axis=1)
     return lengths
-
-
-def _checked_conservatism(conservatism: float | None) -> float | None:
-    if conservatism is None:
-        return None
-    if not isinstance(conservatism, Real) or not conservatism > 0:
-        raise ValueError(f"expected a conservatism C > 0, got {conservatism!r}; pass None for the boundary itself")
-    return float(conservatism)
 
 
 def _in_float64(smoothed: SmoothedHead) -> SmoothedHead:

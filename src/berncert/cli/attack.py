@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from berncert.cli.certify import add_run, perform_as_told, show
-from berncert.runs.methods import ATTACKS, AttackSettings
+from berncert.cli.certify import add_run, execute_run, show
 
 EXAMPLES = """\
 examples:
@@ -27,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what can be proven."
     )
     parser.epilog = EXAMPLES
-    add_run(parser, ATTACKS, AttackSettings, "of looking")
+    add_run(parser, "attack")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Attack, and say what is left standing."""
-    show(perform_as_told(arguments, ATTACKS), arguments.json)
+    show(execute_run(arguments, "attack"), arguments.json)

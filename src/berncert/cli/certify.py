@@ -6,25 +6,25 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import fields
 
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
-from berncert.runs.methods import CERTIFIERS, RunSettings
 from berncert.runs.records import Run
+from berncert.runs.settings import METHODS, RunSettings
 
 EXAMPLES = """\
 examples:
   berncert certify digits
   berncert certify mnist --norm inf --limit 1000 --data-dir ~/data
   berncert certify runs/cifar10 --skip 20 --out runs/cifar10-every-20th
+  berncert certify mnist --radius 0.3                           decide at one radius: faster
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
   berncert certify runs/mine --data photos --split all          a folder that the model was not trained on, all of it
 
 The run is a folder with run.json (all that decides the result) and certificates.tsv (a line for each image, beginning
-with idx, label, predict, radius, correct, time). A run that was cut off goes on when the same command is run again.
+with idx, label, predict, radius, correct, time). The same command resumes a run that was cut off.
 See it with berncert curve, berncert report; one image of it with berncert explain.
 """
 
@@ -34,48 +34,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "berncert certify MODEL [--data NAME] [--norm P] [--degree N] [--method NAME] [settings]"
     parser.description = "Prove, for each image of a data set, a radius within which its class cannot change."
     parser.epilog = EXAMPLES
-    add_run(parser, CERTIFIERS, RunSettings, "of the radius")
+    add_run(parser, "certify")
 
 
-def add_run(
-    parser: argparse.ArgumentParser, methods: Mapping[str, type[RunSettings]], shared: type[RunSettings], word: str
-) -> None:
+def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
     """What every run takes: a model, a folder, a method, and a flag for each setting."""
+    methods = METHODS[kind]
     first = next(iter(methods))
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which come along; a checkpoint; a training")
-    parser.add_argument("--method", choices=methods, default=first, help=f"{word} ({first})")
-    parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that tells the settings)")
+    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; a training")
+    parser.add_argument("--method", choices=methods, default=first, help=f"how ({first})")
+    parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that says the settings)")
     add_data_dir(parser)
     add_hardware(parser)
     add_json(parser)
     group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
-    for entry in fields(shared):
+    for entry in fields(RunSettings):
         add_flag(group, entry, default=True)
-    known = {entry.name for entry in fields(shared)}
-    for name, kind in methods.items():
-        group = parser.add_argument_group(f"settings: --method {name}", (kind.__doc__ or "").strip())
-        for entry in fields(kind):
-            if entry.name not in known:
+    names = [[entry.name for entry in fields(method)] for method in methods.values()]
+    shared = set(names[0]).intersection(*names[1:])
+    for entry in fields(methods[first]):
+        if entry.name in shared:
+            add_flag(group, entry, default=True)
+    for name, method in methods.items():
+        group = parser.add_argument_group(f"settings: --method {name}", (method.__doc__ or "").strip())
+        for entry in fields(method):
+            if entry.name not in shared:
                 add_flag(group, entry, default=True)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Certify, and say what came of it."""
-    show(perform_as_told(arguments, CERTIFIERS), arguments.json)
+    """Certify, and print the certified accuracy."""
+    show(execute_run(arguments, "certify"), arguments.json)
 
 
-def perform_as_told(arguments: argparse.Namespace, methods: Mapping[str, type[RunSettings]]) -> Run:
+def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
     """The run that the flags describe."""
-    from berncert.models.hardware import use_threads  # --help needs no torch
-    from berncert.runs.execute import default_folder, perform
+    from berncert.models.checkpoint import open_checkpoint  # --help needs no torch
+    from berncert.models.hardware import use_threads
+    from berncert.runs.execute import default_folder, execute
 
     use_threads(arguments.threads)
-    settings = settings_of(methods[arguments.method], arguments, methods.values())
-    folder = chosen_folder(arguments.out, default_folder(arguments.model, settings))
-    return perform(
-        arguments.model,
+    methods, settings = METHODS[kind], settings_of(RunSettings, arguments)
+    method = settings_of(methods[arguments.method], arguments, methods.values())
+    checkpoint = open_checkpoint(arguments.model)
+    return execute(
+        checkpoint,
+        method,
+        chosen_folder(arguments.out, default_folder(checkpoint, method, settings)),
         settings,
-        folder,
         data_dir=arguments.data_dir,
         device=arguments.device,
         command=shlex.join(["berncert", *sys.argv[1:]]),
@@ -99,8 +105,8 @@ def show(run: Run, as_json: bool) -> None:
         console.print(f"note: {note}", style="bold")
     if part := run.about["data"].get("part"):
         console.print(f"{curve.data}: {part}")
-    told = ", ".join(f"{count} {name}" for name, count in ends.items())
+    statuses = ", ".join(f"{count} {name}" for name, count in ends.items())
     speed = f", {len(run) / seconds:,.4g} images/s" if seconds else ""
-    console.print(f"{told}; {seconds:.1f} s{speed}")
+    console.print(f"{statuses}; {seconds:.1f} s{speed}")
     place = str(run.path) if not str(run.path).startswith("-") else f"./{run.path}"
     console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(place)}")

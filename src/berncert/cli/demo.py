@@ -1,4 +1,4 @@
-"""`berncert demo`: from nothing to pictures, on data that comes along."""
+"""`berncert demo`: from nothing to pictures, on shipped data."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
+from berncert.attacks.methods import Pgd
+from berncert.certification.methods import Estimate, Exact, Method, Randomized
 from berncert.cli import output
 from berncert.cli.flags import add_json, chosen_folder
-from berncert.runs.methods import Estimated, Exact, Pgd, Randomized, RunSettings
+from berncert.runs.settings import RunSettings
 
 if TYPE_CHECKING:
+    from berncert.models.checkpoint import Checkpoint
     from berncert.reporting.curves import Curve
 
 TITLE = "Handwritten digits: what is proven, and what an attack leaves"
 RADII = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-RUNS: dict[str, tuple[str, RunSettings]] = {
-    "exact": ("prove a radius for each of the 355 test images", Exact()),
-    "pgd": ("look for images that change the class", Pgd(radii=RADII)),
-    "randomized": ("randomized smoothing, every 10th image, 10,000 votes", Randomized(skip=10, n=10_000)),
-    "estimate": ("the paper's estimate, every 40th image", Estimated(skip=40)),
-}
-"""Name -> what it does, and how."""
+RUNS: dict[str, tuple[str, Method, RunSettings]] = {
+    "exact": ("prove a radius for each of the 355 test images", Exact(), RunSettings()),
+    "pgd": ("look for images that change the class", Pgd(radii=RADII), RunSettings()),
+    "randomized": (
+        "randomized smoothing, every 10th image, 10,000 votes", Randomized(n=10_000), RunSettings(skip=10)
+    ),
+    "estimate": ("the paper's estimate, every 40th image", Estimate(), RunSettings(skip=40)),
+}  # fmt: skip
+"""Name -> what it does, how, and on which images."""
 IN_PICTURES = ("exact", "pgd", "randomized")  # estimates are far off to the right
 EXAMPLES = """\
 examples:
   berncert demo
-  berncert demo --train              train the model first, half a minute, instead of taking the one that comes along
+  berncert demo --train              train the model first, half a minute, instead of taking the shipped one
   berncert demo --out somewhere
 
 What it does, as commands: train digits; certify, attack; curve, report, explain. Each has a --help.
@@ -52,17 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """All the rest, in its order."""
+    from berncert.models.checkpoint import open_checkpoint
     from berncert.models.hardware import use_threads
     from berncert.reporting.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
-    from berncert.runs.execute import perform
+    from berncert.runs.execute import execute
 
-    use_threads(1)  # on small networks more only wait for each other; and the same folder is gone on with anywhere
+    use_threads(1)  # on small networks more only wait for each other; and the same folder can be resumed anywhere
     folder = chosen_folder(arguments.out, Path("out") / ("demo-trained" if arguments.train else "demo"))
     console = output.console(quiet=arguments.json)
     model = _trained(folder / "model", console) if arguments.train else "digits"
-    for name, (about, settings) in RUNS.items():
+    checkpoint = open_checkpoint(model)
+    for name, (about, method, settings) in RUNS.items():
         console.print(f"{name}: {about}", style="bold")
-        perform(model, settings, folder / name, command="berncert demo")
+        execute(checkpoint, method, folder / name, settings, command="berncert demo")
     curves = curves_of([f"{name}={folder / name}" for name in RUNS])
     shown = [curve for curve in curves if curve.label in IN_PICTURES]
     radii = default_radii(shown)
@@ -72,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     console.print("note: the model's head is the identity, which smoothing leaves as it is; the proof is of its margin")
     console.print("note: the pictures leave the estimate out, which is far beyond their scale")
     made = {"curve": folder / "curve.png", "report": folder / "report.html", "explained": folder / "explained.png"}
-    _write(made, model, shown)
+    _write(made, checkpoint, shown)
     if arguments.json:
         output.print_json(summary(curves, radii) | {"model": model} | {key: str(path) for key, path in made.items()})
     console.print(f"{made['curve']}: certified accuracy over radii")
@@ -89,20 +96,19 @@ def _trained(folder: Path, console: Console) -> str:
     return str(folder)
 
 
-def _write(made: dict[str, Path], model: str, curves: Sequence[Curve]) -> None:
+def _write(made: dict[str, Path], checkpoint: Checkpoint, curves: Sequence[Curve]) -> None:
     """The picture, the page, and one image explained: the least robust of those that are right."""
     from berncert.reporting.curves.figure import curve_figure
     from berncert.reporting.explanation import explain, read_sample
     from berncert.reporting.explanation.figure import explanation_figure
     from berncert.reporting.html import write_report
     from berncert.reporting.picture_files import write_picture
-    from berncert.runs.execute import loaded
 
     write_picture(curve_figure(curves, title=TITLE), made["curve"])
     runs = [(curve.label, curve.run) for curve in curves]
     write_report(runs, made["report"], title=TITLE, own_images=True)  # the slow rival is on few images
     proven = curves[0].run
     index = int(proven.rows["idx"][np.where(proven.correct, proven.radius, np.inf).argmin()])
-    settings = Exact(data="digits")
-    explained = explain(loaded(model), read_sample(settings, index), settings)
+    sample = read_sample(RunSettings(data="digits"), index)
+    explained = explain(checkpoint.smoothed(), sample, Exact())
     write_picture(explanation_figure(explained), made["explained"])

@@ -8,12 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from berncert.certification.methods import Exact
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
 from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
 from berncert.reporting.picture_files import picture_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
-from berncert.runs.methods import Exact
+from berncert.runs.settings import RunSettings
 
 if TYPE_CHECKING:
     from berncert.reporting.explanation import Explanation, Rival
@@ -46,29 +47,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir(parser)
     add_json(parser)
     group = parser.add_argument_group("settings", "Of the proof; the same as those of certify.")
-    for entry in fields(Exact):
+    for entry in (*fields(RunSettings), *fields(Exact)):
         if entry.name in SETTINGS:
             add_flag(group, entry, default=True)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain, print, draw."""
+    from berncert.models.checkpoint import open_checkpoint
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
-    from berncert.runs.execute import loaded, with_data
+    from berncert.runs.execute import with_data
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
-    settings = settings_of(Exact, arguments)
+    settings, method = settings_of(RunSettings, arguments), settings_of(Exact, arguments)
     picture = None if arguments.out is None else picture_path(arguments.out)
-    model = loaded(arguments.model, settings.degree)
-    settings = with_data(arguments.model, settings)
+    checkpoint = open_checkpoint(arguments.model)
+    model = checkpoint.smoothed(settings.degree)
+    settings = with_data(checkpoint, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
     if picture is None:
         assert settings.data is not None
         picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
     if not arguments.no_picture:
         try_to_write(picture)
-    explained = explain(model, sample, settings, attack=not arguments.no_attack)
+    explained = explain(model, sample, method, attack=not arguments.no_attack)
     if not arguments.no_picture:
         from berncert.reporting.explanation.figure import explanation_figure
 
@@ -89,7 +92,9 @@ def _show(explained: Explanation, picture: str | None) -> None:
         console.print(line)
     console.print(_rivals(explained))
     degree = output.degree_text(explained.head.degree)
-    console.print(f"{c.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {degree}")
+    console.print(
+        f"{c.in_features.boxes} boxes looked at, {explained.seconds:.2f} s for the certificate; degree {degree}"
+    )
     if picture is not None:
         console.print(f"the picture: {picture}")
 
@@ -127,8 +132,9 @@ def _derivation(explained: Explanation) -> list[str]:
 def _witness(explained: Explanation) -> str:
     """What gives another class, and where."""
     c = explained.certificate
-    if c.rival >= 0:
-        return f"a point at {ceil_digits(c.feature_upper, 6)} is given {explained.name(int(c.rival))!r} (checked)"
+    inner = c.in_features
+    if inner.rival >= 0:
+        return f"a point at {ceil_digits(inner.upper, 6)} is given {explained.name(int(inner.rival))!r} (checked)"
     if explained.holds_in_cube:
         return "no point of the cube is given another class"
     return "no point of another class is known"

@@ -13,9 +13,9 @@ LARGEST_COUNT = 2**62
 def checked_norm(norm: Any) -> float:
     """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
     if not is_real(norm) or not norm >= 1:
-        hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or math.inf"
+        hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
-    return _as_float(norm)
+    return as_float(norm)
 
 
 def checked_count(name: str, value: Any) -> int:
@@ -47,7 +47,7 @@ def is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
-def _as_float(value: Any) -> float:
+def as_float(value: Any) -> float:
     """As float64; a whole number too large for that is infinite for our purposes."""
     try:
         return float(value)

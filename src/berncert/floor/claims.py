@@ -18,6 +18,9 @@ class Status(StrEnum):
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
     ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
+    HOLDS = "asked at one radius: nothing closer changes the class, proven"
+    FALLS = "asked at one radius: the witness is closer, and is given another class"
+    UNKNOWN = "asked at one radius: neither a proof nor a counterexample"
 
 
 class Claim(StrEnum):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
+from numbers import Integral
 from typing import Any, get_args, get_type_hints
 
+from berncert.floor.arguments import as_float, is_real
 from berncert.floor.reading import parsed_toml
 from berncert.floor.rounding import number
 
@@ -30,10 +32,14 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     endless: bool = False,
+    check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """A setting: its default, what it means, and which values make sense; infinity only if it is `endless`."""
-    limits = {"help": about, "choices": choices, "least": least, "above": above, "below": below, "endless": endless}
-    return field(default=default, metadata=limits)
+    """A setting: its default, what it means, and which values make sense; infinity only if it is `endless`.
+
+    `check` decides alone: it returns the value to take, or raises a ValueError.
+    """
+    limits = {"help": about, "choices": choices, "least": least, "above": above, "below": below}
+    return field(default=default, metadata=limits | {"endless": endless, "check": check})
 
 
 class Settings:
@@ -56,32 +62,42 @@ def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     options = kinds_of(kind)
     if types.NoneType in options and (value is None or value == "none"):
         return None
+    if limits.get("check"):
+        return limits["check"](value)
     plain = next(option for option in options if option is not types.NoneType)
-    if plain is float and type(value) is int:
-        value = float(value) if abs(value) <= LARGEST else math.inf
+    hint = f"; {name}: {limits['help']}" if limits.get("help") else ""
     if plain == tuple[float, ...]:
-        if not isinstance(value, (list, tuple)) or not value or not all(type(v) in (int, float) for v in value):
+        if not isinstance(value, (list, tuple)) or not value or not all(is_real(v) for v in value):
             raise ValueError(f"expected {name} to be a list of numbers, got {value!r}; write e.g. 0.1,0.5")
         if not all(abs(v) <= LARGEST for v in value):
-            raise ValueError(f"expected {name} to be finite, got {value!r}")
+            raise ValueError(f"expected {name} to be finite, got {value!r}{hint}")
         return tuple(float(v) for v in value)
-    if plain in (int, float, bool, str) and type(value) is not plain:
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-        raise ValueError(f"expected {name} to be {words[plain]}, got {value!r}")
-    if limits.get("choices") and value not in limits["choices"]:
-        raise ValueError(f"expected {name} out of {', '.join(limits['choices'])}, got {value!r}")
-    least, above = limits.get("least"), limits.get("above")
-    greatest = math.inf if limits.get("endless") else LARGEST_FLOAT
-    if least is not None and not least <= value <= greatest:
-        finite = "" if plain is int or limits.get("endless") else "a finite "
-        raise ValueError(f"expected {finite}{name} >= {least:g}, got {value!r}")
-    if above is not None and not above < value <= greatest:
-        raise ValueError(f"expected a finite {name} > {above:g}, got {value!r}")
-    if limits.get("below") is not None and not value < limits["below"]:
-        raise ValueError(f"expected {name} below {limits['below']:g}, got {value!r}")
-    if plain is int and value > LARGEST:
-        raise ValueError(f"expected {name} <= {LARGEST}, got {value!r}")
+    if plain is float and is_real(value):
+        value = as_float(value)
+    if plain is int and isinstance(value, Integral) and is_real(value):
+        value = int(value)
+    expected = _expected(name, value, plain, limits)
+    if expected:
+        raise ValueError(f"expected {expected}, got {value!r}{hint}")
     return value
+
+
+def _expected(name: str, value: Any, plain: type, limits: Mapping[str, Any]) -> str:
+    """What was expected instead of this value; nothing if it is fine."""
+    least, above, below, endless = (limits.get(key) for key in ("least", "above", "below", "endless"))
+    greatest, finite = (math.inf, "") if endless else (LARGEST_FLOAT, "" if plain is int else "a finite ")
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    if plain in words and type(value) is not plain:
+        return f"{name} to be {words[plain]}"
+    if limits.get("choices") and value not in limits["choices"]:
+        return f"{name} out of {', '.join(limits['choices'])}"
+    if least is not None and not least <= value <= greatest:
+        return f"{finite}{name} >= {least:g}"
+    if above is not None and not above < value <= greatest:
+        return f"{finite}{name} > {above:g}"
+    if below is not None and not value < below:
+        return f"{name} below {below:g}"
+    return f"{name} <= {LARGEST}" if plain is int and value > LARGEST else ""
 
 
 def parsed(text: str, kind: Any) -> Any:

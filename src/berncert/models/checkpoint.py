@@ -76,6 +76,14 @@ class Checkpoint:
             raise ValueError(f"expected a model with a smoothed head, got {self.path}, whose head is not; pass degree")
         return model
 
+    @property
+    def trained_on(self) -> str | None:
+        """The data set that the file names as that of its training, if it does."""
+        entry: Any = self.about
+        for key in ("recipe", "data", "dataset"):
+            entry = entry.get(key) if isinstance(entry, Mapping) else None
+        return entry if isinstance(entry, str) else None
+
     def description(self) -> dict[str, Any]:
         """What it is made of, in a few lines of JSON."""
         extractor, head, base = self.extractor, self.head, self.base

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from berncert.certification.images import routes
+from berncert.certification.prepared import routes
 from berncert.extractor import FrozenNetwork, LipschitzTable, lipschitz_table
 from berncert.extractor.bounds.norm_gains import conversion
 from berncert.extractor.bounds.value_bound import ValueBound

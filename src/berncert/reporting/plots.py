@@ -21,7 +21,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
-from berncert.certification.certificate import Certificates
+from berncert.certification.results import Certificates
 from berncert.floor.arrays import Floats
 from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
 

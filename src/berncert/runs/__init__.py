@@ -1,4 +1,5 @@
-"""Runs: a model, a data set and settings, to a folder of records.
+"""Runs: a method applied to a data set, row by row, in a folder that a killed run resumes from.
 
-`methods` has the settings, `workers` what they do, `performing` does it, `records` keeps it, `named` finds it again.
+`settings` says what a run works on, `execute` does it, `table` writes the rows, `records` reads them, `lookup` finds
+runs by the words of a command line, `training_images` warns of images that the model has seen.
 """

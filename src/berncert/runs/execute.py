@@ -1,4 +1,4 @@
-"""Runs: a model, a data set and settings, to a folder of records. Killed at any moment, a run goes on to the same rows.
+"""Runs: a model, a data set and settings, to a folder of records. Killed at any moment, a run resumes to the same rows.
 
 Images are taken in batches of a fixed size from the first on, so that a run in two parts computes what one in one part
 does, bit for bit.
@@ -10,19 +10,22 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from importlib import metadata, resources
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from berncert import data
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import placement
+from berncert.certification.methods import Batch, Method
+from berncert.certification.results import Rows
 from berncert.data import Dataset
 from berncert.floor.folders import claimed
 from berncert.floor.progress import Bar
@@ -30,19 +33,19 @@ from berncert.floor.rounding import norm_name
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.models.hardware import chosen_device
 from berncert.polynomial import SmoothedHead
-from berncert.runs.methods import RunSettings
-from berncert.runs.records import FIRST, FORMAT, Run, Table, open_table, read
+from berncert.runs.records import FORMAT, Run, read
+from berncert.runs.settings import RunSettings
+from berncert.runs.table import Table, open_table
 from berncert.runs.training_images import seen_in_training
-from berncert.runs.workers import worker
 
-Settings = TypeVar("Settings", bound=RunSettings)
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
 
 
-def perform(
-    model: str | PathLike[str],
-    settings: RunSettings,
+def execute(
+    model: str | PathLike[str] | Checkpoint,
+    method: Method,
     folder: str | PathLike[str],
+    settings: RunSettings | None = None,
     *,
     data_dir: str | PathLike[str] | None = None,
     device: str | None = None,
@@ -54,56 +57,60 @@ def perform(
     model: what `berncert.load` takes. folder: a new one, or that of the same run; one with another run, or that another
     process is writing to, is refused. command: what was typed, for the record.
     """
-    place, settings = Path(folder), with_data(model, settings)
+    place, checkpoint = Path(folder), as_checkpoint(model)
+    settings = with_data(checkpoint, settings or RunSettings())
+    settings = replace(settings, batch_size=settings.batch_size or method.batch_size)
     with claimed(place, "run"):
-        checkpoint = open_checkpoint(model)
         classifier = checkpoint.smoothed(settings.degree).to(chosen_device(device))
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
         check_fits(classifier, images.name, images.images.shape[1:], images.classes)
+        hardware = {"device": placement(classifier).device.type, "threads": torch.get_num_threads()}
         about = {
             "format": FORMAT,
-            "kind": settings.kind,
-            "method": settings.method,
-            "claim": settings.claim.name,
-            "settings": asdict(settings) | {"device": _device_name(classifier), "threads": torch.get_num_threads()},
-            "model": _model_facts(checkpoint),
-            "data": data_facts(images, seen_in_training(checkpoint.about, images)),
+            "kind": method.kind,
+            "method": method.name,
+            "claim": method.claim.name,
+            "settings": asdict(settings) | asdict(method) | hardware,
+            "model": _model_record(checkpoint),
+            "data": data_record(images, seen_in_training(checkpoint.about, images)),
             "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": _code()},
             "origin": _origin(model, command),
         }
 
         def lipschitz() -> dict[str, Any]:
-            return _lipschitz(classifier, images.images.shape[1:], settings.norm) if settings.has_bound else {}
+            return _lipschitz(classifier, images.images.shape[1:], method.norm) if method.has_bound else {}
 
-        first = [settings.radius_column if name == "radius" else name for name in FIRST]
-        columns = (*first, *settings.columns)
+        predict, radius, *others = method.columns
         table = open_table(
-            place, about, columns, images.indices.numpy(),
-            more=lipschitz, numbers_per_row=len(columns) + _in_vectors(settings, classifier),
+            place, about, ("idx", "label", predict, radius, "correct", "time", *others), images.indices.numpy(),
+            more=lipschitz, numbers_per_row=len(method.columns) + 4 + _in_vectors(method, classifier),
         )  # fmt: skip
-        _finish(table, settings, classifier, images, progress)
+        assert settings.batch_size is not None
+        _finish(table, method, settings.batch_size, classifier, images, progress)
     return read(place)
 
 
-def _in_vectors(settings: RunSettings, classifier: Classifier) -> int:
+def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
+    """The checkpoint at that path or of that name, unless it is one already."""
+    return model if isinstance(model, Checkpoint) else open_checkpoint(model)
+
+
+def _in_vectors(method: Method, classifier: Classifier) -> int:
     """How many numbers of a row are in columns that hold several."""
     head = classifier.head
     assert isinstance(head, SmoothedHead)
     sizes = {"features": head.dim, "witness": head.dim, "counts": len(head.coefficients)}
-    return sum(size for name, size in sizes.items() if name in settings.columns)
+    return sum(size for name, size in sizes.items() if name in method.columns)
 
 
-def with_data(model: str | PathLike[str], settings: Settings) -> Settings:
+def with_data(checkpoint: Checkpoint, settings: RunSettings) -> RunSettings:
     """The settings with a data set: by default what the model was trained on."""
-    name = trained_on(model) if settings.data is None else settings.data
+    name = checkpoint.trained_on if settings.data is None else settings.data
     if not name:
-        raise ValueError(f"expected the name of a data set: {model} does not tell what it was trained on; pass data")
+        raise ValueError(
+            f"expected the name of a data set: {checkpoint.path} does not say what it was trained on; pass data"
+        )
     return replace(settings, data=name)
-
-
-def loaded(model: str | PathLike[str], degree: int | None = None) -> Classifier:
-    """The smoothed model of that checkpoint; with a degree, its base head smoothed again."""
-    return open_checkpoint(model).smoothed(degree)
 
 
 def chosen_images(
@@ -116,28 +123,24 @@ def chosen_images(
     )
 
 
-def trained_on(model: str | PathLike[str]) -> str | None:
-    """The data set that a checkpoint names as its own, if it does."""
-    told: Any = open_checkpoint(model).about
-    for key in ("recipe", "data", "dataset"):
-        told = told.get(key) if isinstance(told, Mapping) else None
-    return told if isinstance(told, str) else None
-
-
-def default_folder(model: str | PathLike[str], settings: RunSettings) -> Path:
-    """runs/, and in it a name that tells what differs from the defaults."""
-    path = Path(model)
-    name = path.resolve().parent.name if path.name == FILE else path.resolve().name.removesuffix(".safetensors")
-    told = [name, "attack" if settings.kind == "attack" else settings.method, norm_name(settings.norm)]
-    if settings.data is not None and settings.data != trained_on(model):
-        told.insert(1, Path(settings.data).stem)
-    if settings.kind == "attack" and settings.method != "pgd":
-        told.append(settings.method)
-    for entry in fields(settings):
-        value = getattr(settings, entry.name)
-        if entry.name not in ("norm", "data") and value != entry.default:
-            told.append(f"{entry.name.replace('_', '')}{_short(value)}")
-    return Path("runs") / "-".join(told)
+def default_folder(
+    model: str | PathLike[str] | Checkpoint, method: Method, settings: RunSettings | None = None
+) -> Path:
+    """runs/, and in it a name that says what differs from the defaults."""
+    settings, checkpoint = settings or RunSettings(), as_checkpoint(model)
+    path = checkpoint.path.resolve()
+    name = path.parent.name if path.name == FILE else path.name.removesuffix(".safetensors")
+    parts = [name, "attack" if method.kind == "attack" else method.name, norm_name(method.norm)]
+    if settings.data is not None and settings.data != checkpoint.trained_on:
+        parts.insert(1, Path(settings.data).stem)
+    if method.kind == "attack" and method.name != "pgd":
+        parts.append(method.name)
+    for options in (settings, method):
+        for entry in fields(options):
+            value = getattr(options, entry.name)
+            if entry.name not in ("norm", "data") and value != entry.default:
+                parts.append(f"{entry.name.replace('_', '')}{_short(value)}")
+    return Path("runs") / "-".join(parts)
 
 
 def _short(value: Any) -> str:
@@ -149,35 +152,45 @@ def _short(value: Any) -> str:
 
 
 def _finish(
-    table: Table, settings: RunSettings, classifier: Classifier, images: Dataset, progress: bool | None
+    table: Table, method: Method, size: int, classifier: Classifier, images: Dataset, progress: bool | None
 ) -> None:
-    """The rows that are missing, batch by batch; of a batch that was cut off only those that are."""
-    count, size = len(images), settings.batch_size
+    """Append the rows that are missing, batch by batch; of a batch that was cut off, only those that are."""
+    count = len(images)
     if table.done == count:
         return
-    work = worker(settings, classifier, images.images.shape[1:])
-    with Bar(settings.doing, total=count, progress=progress) as bar:
+    threads = torch.get_num_threads()
+    work = method.prepare(classifier, images.images.shape[1:], threads=threads, batch_size=size, progress=False)
+    if method.name == "exact":
+        work(Batch(torch.zeros(1, *images.images.shape[1:])))  # the compiled search is loaded before times are taken
+    with Bar(method.doing, total=count, progress=progress) as bar:
         for start in range(table.done // size * size, count, size):
             bar.update(start)
             rows = slice(start, min(start + size, count))
-            labels, numbers = images.labels[rows], images.indices[rows].tolist()
+            batch = Batch(images.images[rows], images.labels[rows], images.indices[rows].tolist())
             began = time.perf_counter()
-            cells = work(images.images[rows], labels, numbers)
-            each = timedelta(seconds=(time.perf_counter() - began) / len(cells))
-            whole = [
-                {"idx": number, "label": label, "correct": found["predict"] == label, "time": each} | found
-                for number, label, found in zip(numbers, labels.tolist(), cells, strict=True)
-            ]
-            table.append(whole[table.done - start :])
+            found = work(batch)
+            seconds = (time.perf_counter() - began) / len(found)
+            table.append(table_rows(method, batch, found, seconds)[table.done - start :])
             bar.update(table.done)
+
+
+def table_rows(method: Method, batch: Batch, found: Rows, seconds: float) -> list[dict[str, Any]]:
+    """The rows of the table for a batch: what the method found, and what all rows have."""
+    assert batch.labels is not None
+    columns = {name: attrgetter(field)(found) for name, field in method.columns.items()}
+    columns |= {"idx": batch.numbers, "label": batch.labels.tolist()}
+    columns["correct"] = columns["predict"] == batch.labels.numpy()
+    columns["time"] = [timedelta(seconds=seconds)] * len(found)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes: Sequence[str]) -> None:
     """Data of the shape that the network takes, and with no more classes than it has."""
     head, wanted = classifier.head, getattr(classifier.extractor, "input_shape", shape)
     if tuple(wanted) != tuple(shape):
-        told = f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}"
-        raise ValueError(f"{told}; choose other data")
+        raise ValueError(
+            f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}; choose other data"
+        )
     if isinstance(head, SmoothedHead) and head.classes < len(classes):
         raise ValueError(
             f"expected data with at most the {head.classes} classes of the model, got {name} with {len(classes)}; "
@@ -185,14 +198,14 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
         )
 
 
-def _model_facts(checkpoint: Checkpoint) -> dict[str, Any]:
+def _model_record(checkpoint: Checkpoint) -> dict[str, Any]:
     parts = {name: part for name, part in checkpoint.description().items() if name != "about"}
     return {"sha256": checkpoint.sha256, **parts}
 
 
-def data_facts(images: Dataset, seen: str = "") -> dict[str, Any]:
-    """What tells these images from others; and, if there is something to say, how they were divided and seen before."""
-    told = {"division": images.division, "seen_in_training": seen}
+def data_record(images: Dataset, seen: str = "") -> dict[str, Any]:
+    """What these images are; and, if there is something to say, how they were divided and whether they were seen."""
+    more = {"division": images.division, "seen_in_training": seen}
     return {
         "name": images.name,
         "split": images.split,
@@ -202,7 +215,7 @@ def data_facts(images: Dataset, seen: str = "") -> dict[str, Any]:
         "shape": list(images.images.shape[1:]),
         "sha256": digest(images),
         "classes": list(images.classes),
-        **{key: value for key, value in told.items() if value},
+        **{key: value for key, value in more.items() if value},
     }
 
 
@@ -225,14 +238,10 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _origin(model: str | PathLike[str], command: str) -> dict[str, Any]:
+def _origin(model: str | PathLike[str] | Checkpoint, command: str) -> dict[str, Any]:
     return {
-        "model": str(model),
+        "model": str(model.path if isinstance(model, Checkpoint) else model),
         "command": command,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
     }
-
-
-def _device_name(classifier: Classifier) -> str:
-    return placement(classifier).device.type

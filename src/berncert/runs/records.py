@@ -3,18 +3,15 @@
 The table is `certificates.tsv`. It begins with the columns of the field's reference code, `idx label predict radius
 correct time`, so that scripts written for that code read it; numbers are in full precision. That of an attack is
 `attacks.tsv`, with `fallen_at` instead of `radius`, which it is none. `time` is the mean over the images of a batch.
-Lines are appended and flushed as they are found, so a run that was killed loses the batch that it was at, and goes on.
+`table.py` writes them, row by row.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -23,18 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from berncert.floor.arrays import Flags, Floats, Ints
+from berncert.floor.arrays import Flags, Floats
 from berncert.floor.claims import CLAIMS, STATUSES, Claim
-from berncert.floor.folders import differences, write_whole
 from berncert.floor.reading import check_unpacked, parsed_json
 
 FORMAT = "berncert run 1"
 RUN = "run.json"
 TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
 """Kind of run -> the file with its rows."""
-DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")
-"""What a run must share with another to be the same; to go on with it, `versions` too. The rest of run.json tells where
-it comes from."""
 FIRST = ("idx", "label", "predict", "radius", "correct", "time")
 """The columns of Cohen et al. (2019)."""
 KINDS: dict[str, tuple[type[np.generic], ...]] = {
@@ -43,10 +36,12 @@ KINDS: dict[str, tuple[type[np.generic], ...]] = {
     **dict.fromkeys(("features", "witness", "counts"), (np.str_,)),
 }
 """Column -> what it must be read as."""
-MEGABYTE = 2**20
+ALIKE = ("name", "split", "part", "shape")
+"""Entries that records of the same data share, whatever images were chosen of it."""
+FIELD_DATA = ("cifar10", "cifar100", "imagenet", "mnist", "svhn")
+"""Tables without a record do not name their data; the folders that they are in may."""
 LETTER_BYTES = 4
 """Of text in numpy's arrays, in which every cell has the room of the longest."""
-ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +118,51 @@ class Run:
         if not len(self):
             raise ValueError(f"expected a run with rows, got {self.path}, which has none yet; run its command again")
 
+    @property
+    def data(self) -> str:
+        """The data set and its part, e.g. "mnist test"; empty if nothing says so."""
+        if self.about:
+            record = self.about["data"]
+            return f"{record['name']} {record.get('split') or ''}".strip()
+        folders = (part.lower() for part in reversed(self.path.resolve().parent.parts))
+        name = next((part for part in folders if part in FIELD_DATA), None)
+        return f"{name} test" if name else ""
+
+    @property
+    def numbered_in(self) -> str:
+        """What the numbers of the images, idx, count in: a part of a data set, or all of one that was divided here."""
+        if not self.about:
+            return self.data
+        record = self.about["data"]
+        split = "" if record.get("division") else record.get("split") or ""
+        return f"{os.path.normpath(record['name'])} {split}".strip()
+
+    def same_task(self, other: Run) -> bool:
+        """Whether both are about the same classifier, on images of the same data, in the same norm.
+
+        They may have chosen other images of it; a table without a record does not say enough.
+        """
+        if not (self.about and other.about) or self.norm != other.norm:
+            return False
+        models = [(run.about["model"].get("sha256"), run.about["settings"].get("degree")) for run in (self, other)]
+        return models[0] == models[1] and self._same_data(other)
+
+    def _same_data(self, other: Run) -> bool:
+        a, b = self.about["data"], other.about["data"]
+        same_images = self._chosen != other._chosen or a.get("sha256") == b.get("sha256")
+        divisions = [(record.get("division") or {}).get("sha256") for record in (a, b)]
+        if divisions[0] and divisions[0] == divisions[1]:  # whichever of its parts: their images have different numbers
+            return same_images
+        files = [record.get("files", {}).items() for record in (a, b)]
+        read = files[0] <= files[1] or files[1] <= files[0]  # who needs few images reads the first files only
+        return read and same_images and all(a.get(key) == b.get(key) for key in ALIKE)
+
+    @property
+    def _chosen(self) -> tuple[object, ...]:
+        """What decides which images of the data a run is over."""
+        data, settings = self.about["data"], self.about["settings"]
+        return data.get("split"), data["images"], settings.get("skip")
+
     def vectors(self, name: str) -> Floats:
         """A column that has a vector in each row, e.g. `features` or `witness`: (N, d)."""
         return np.array([text.split(" ") for text in self.rows[name]], dtype=np.float64).reshape(len(self), -1)
@@ -132,7 +172,7 @@ def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
     """The run in that folder, or the table at that path in the field's format; of a table, `claim` is what is known."""
     place = Path(path)
     if place.is_dir():
-        about = _read_about(place)
+        about = read_about(place)
         table = place / TABLES[about["kind"]]
         rows = _read_rows(table)
         _check_rows(table, Claim[about["claim"]], rows)
@@ -154,119 +194,7 @@ def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
     )
 
 
-class Table:
-    """The open table of a run: rows are appended, and stay."""
-
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        self.path, self.columns = path, tuple(columns)
-        self.done = 0
-        """How many images have their row."""
-
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The next rows; on the disk when this returns."""
-        lines = ["\t".join(_cell(row[name]) for name in self.columns) + "\n" for row in rows]
-        try:
-            with self.path.open("ab") as file:
-                file.write("".join(lines).encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise OSError(
-                f"could not write {self.path}: {error.strerror or error}; the {self.done} rows before are kept, the "
-                "same command goes on from there"
-            ) from error
-        self.done += len(lines)
-
-
-def open_table(
-    folder: Path,
-    about: Mapping[str, Any],
-    columns: Sequence[str],
-    indices: Ints,
-    *,
-    more: Callable[[], Mapping[str, Any]] = dict,
-    numbers_per_row: int | None = None,
-) -> Table:
-    """The table of the run that `about` describes, new or to be gone on with; another run in that folder is refused.
-
-    The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
-    tried before any work; `more`, which a new run adds to what is told of it, may be some.
-    """
-    path = folder / TABLES[about["kind"]]
-    table = Table(path, columns)
-    for name in (RUN, path.name):  # of a run that was killed while it wrote
-        (folder / f".{name}.partial").unlink(missing_ok=True)
-    if (folder / RUN).exists():
-        there, here = _read_about(folder), _as_read(about)
-        _check_same(folder, there, here, DECIDES)
-        table.done = _mend(path, columns, indices) if path.exists() else 0
-        if table.done < len(indices):  # rows of other code would be mixed with those that are there
-            _check_same(folder, there, here, ("versions",))
-    elif path.exists():
-        raise ValueError(f"expected a new folder or one of the same run, got {folder}: it has {path.name} but no {RUN}")
-    _try_room(path, (len(indices) - table.done) * (numbers_per_row or len(columns)) * ROOM_PER_NUMBER)
-    if not (folder / RUN).exists():
-        write_whole(folder / RUN, (json.dumps(_as_read({**about, **more()}), indent=1) + "\n").encode())
-    if not path.exists():
-        write_whole(path, ("\t".join(columns) + "\n").encode())
-    return table
-
-
-def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
-    told: dict[str, Any] = json.loads(json.dumps(_finite(about)))
-    return told
-
-
-def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any], keys: Sequence[str]) -> None:
-    old, new = ({key: its.get(key) for key in keys} for its in (there, here))
-    told = differences(old, new)
-    if told:
-        raise ValueError(
-            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
-            "another one, say the same as there, or delete that one to start again"
-        )
-
-
-def _try_room(path: Path, size: int) -> None:
-    """Take so many bytes, and give them back: better to fail now than at the end."""
-    if size == 0:
-        return
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            for start in range(0, size, MEGABYTE):
-                file.write(bytes(min(MEGABYTE, size - start)))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        message = f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
-        raise OSError(message) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
-    """Cut off what was not written to its end; how many rows remain, which must be the first of `indices`."""
-    content, header = path.read_bytes(), "\t".join(columns)
-    if len(content) <= len(header) and header.startswith(content.decode("utf-8", "replace")):  # not even that is whole
-        write_whole(path, f"{header}\n".encode())
-        return 0
-    whole = content.rfind(b"\n") + 1
-    lines = content[:whole].decode("utf-8", "replace").splitlines()
-    found = [line.split("\t")[0] for line in lines[1:]]
-    expected = [str(index) for index in indices[: len(found)]]
-    if lines[:1] != [header] or found != expected or any(line.count("\t") != len(columns) - 1 for line in lines):
-        raise ValueError(f"expected the rows of this run in {path}, got others; choose another folder, or delete it")
-    if whole < len(content):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-            os.fsync(file.fileno())
-    return len(found)
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
+def read_about(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     try:
         about = parsed_json(path.read_text("utf-8"))
@@ -354,34 +282,8 @@ def _column(name: str, texts: Sequence[str]) -> npt.NDArray[Any]:
     raise ValueError(f"column {name} has something else")
 
 
-def _cell(value: Any) -> str:
-    """Numbers so that they are read back as the same bits; a vector's with spaces between."""
-    if isinstance(value, timedelta):
-        return _clock(value)
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, np.ndarray):
-        return " ".join(map(repr, value.tolist()))
-    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
-
-
-def _clock(time: timedelta) -> str:
-    """As `str` writes it, always with microseconds."""
-    text = str(time)
-    return text if "." in text else f"{text}.000000"
-
-
 def _seconds(text: str) -> float:
     """The seconds of a time like 0:00:25.247016; plain seconds are taken too."""
     days, _, clock = text.rpartition(" day")
     parts = [float(part) for part in clock.removeprefix("s").removeprefix(",").strip().split(":")]
     return (float(days) if days else 0.0) * 86400 + sum(part * 60.0**i for i, part in enumerate(reversed(parts)))
-
-
-def _finite(value: Any) -> Any:
-    """The same for JSON, which has no infinity: as text."""
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(part) for part in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from berncert.attacks.gradient import Attack
+from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import Head, smoothed
 from berncert.polynomial import SmoothedHead
@@ -120,7 +120,8 @@ def attacked_images(
     settings: TrainingSettings, model: Classifier, images: Tensor, labels: Tensor, radius: float, noise: torch.Generator
 ) -> Tensor:
     """PGD in pixel space, in evaluation mode, on the head that the loss is taken of."""
-    attack = Attack(2, steps=settings.attack_steps, seed=int(torch.randint(2**31, (1,), generator=noise)))
+    seed = int(torch.randint(2**31, (1,), generator=noise))
+    attack = Pgd(steps=settings.attack_steps, loss="cross_entropy", seed=seed)
     with evaluating(model):
         with torch.no_grad():
             target = Classifier(model.extractor, head_of(model, settings.through)).eval()

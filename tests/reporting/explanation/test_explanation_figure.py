@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 import berncert
+from berncert.certification.methods import Exact
 from berncert.reporting.explanation import Explanation, explain, read_sample, slices
 from berncert.reporting.explanation.figure import derivation, detail_of, explanation_figure, title_of
 from berncert.reporting.explanation.surface import OTHER, STYLES, slice_of, styles_of
-from berncert.runs.methods import Exact
+from berncert.runs.settings import RunSettings
 
 CASES: dict[str, tuple[torch.Tensor, list[float], dict[str, Any], str]] = {
     "proven": (JAGGED, PLACE, {"label": 2}, "'c2' is proven up to 0.15; nearest rival: 'c0'"),
@@ -87,7 +88,7 @@ def test_classes_are_named_in_their_regions_and_at_their_bars() -> None:
 
 
 def test_an_image_is_shown_beside_what_fools_it_and_the_change() -> None:
-    sample = read_sample(Exact(data="digits"), 3)
+    sample = read_sample(RunSettings(data="digits"), 3)
     e = explain(berncert.load("digits"), sample, Exact())
     figure = explanation_figure(e)
     first, second, third, *_ = figure.axes

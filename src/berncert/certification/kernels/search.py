@@ -29,6 +29,7 @@ def certify_rows(
     problem: Problem,
     memory: Memory,
     features: Floats,
+    target: Floats,
     first: int,
     last: int,
     stop: Flags,
@@ -40,21 +41,24 @@ def certify_rows(
     status: Ints,
     boxes: Ints,
 ) -> None:
-    """Certify the rows first..last - 1, one after the other, until done or told to stop."""
+    """Certify the rows first..last - 1, one after the other, until done or stopped.
+
+    target: how far it matters, row by row; nothing beyond it is looked at, and a witness within it ends the search.
+    """
     p = borrowed(problem)
     m = borrowed(memory)
     x = borrowed(features)
     w = borrowed(witness)
     s = borrowed(stop)
     for i in range(first, last):
-        predicted[i], radius[i], upper[i], rival[i], status[i], boxes[i] = certify_one(p, m, x[i], w[i], s)
+        predicted[i], radius[i], upper[i], rival[i], status[i], boxes[i] = certify_one(p, m, x[i], target[i], w[i], s)
         if stop[0]:
             return
 
 
 @inlined
 def certify_one(
-    problem: Problem, memory: Memory, x0: Floats, witness: Floats, stop: Flags
+    problem: Problem, memory: Memory, x0: Floats, target: float, witness: Floats, stop: Flags
 ) -> tuple[int, float, float, int, int, int]:
     """One sample: (predicted, radius, upper, rival, status, boxes); the witness is written."""
     margins = memory.margins
@@ -70,18 +74,19 @@ def certify_one(
     upper, winner = first_witness(problem, memory, x0, predicted, witness)
     if nearest_margin <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, 0
-    dismiss(problem, memory, predicted, upper)
+    dismiss(problem, memory, predicted, min(upper, target))
     radius = 0.0
     boxes = margins.size - margins.size  # a literal 0 would be compiled for as a type of its own
     spent = True
     short = False
     for stage in range(len(COARSENESS)):
         tolerance = max(problem.tolerance, COARSENESS[stage])
-        if spent and radius < (1.0 - tolerance) * upper:
+        if spent and radius < (1.0 - tolerance) * upper and (target == np.inf or radius < target <= upper):
             limit = BUDGET_SHARES[stage] * problem.max_boxes
             bound, upper, winner, boxes = prove(
-                problem, memory, x0, predicted, nearest_margin, tolerance, limit, upper, winner, boxes, witness, stop
-            )
+                problem, memory, x0, target, predicted, nearest_margin, tolerance, limit, upper, winner, boxes, witness,
+                stop,
+            )  # fmt: skip
             radius = max(radius, bound)
             spent = boxes >= limit
             short = short or spent
@@ -97,6 +102,7 @@ def prove(
     problem: Problem,
     memory: Memory,
     x0: Floats,
+    target: float,
     predicted: int,
     nearest_margin: float,
     tolerance: float,
@@ -117,18 +123,20 @@ def prove(
         before = upper
         for spare in (LOWERING * tolerance * nearest_margin, 0.0):
             far, near = closed, stuck
-            if enter(problem, memory, x0, predicted, rival, upper, spare):
+            if enter(problem, memory, x0, predicted, rival, min(upper, target), spare):
                 closed, stuck, upper, boxes = explore(
-                    problem, memory, x0, predicted, rival, tolerance, limit, closed, stuck, upper, boxes, spare,
+                    problem, memory, x0, target, predicted, rival, tolerance, limit, closed, stuck, upper, boxes, spare,
                     witness, stop,
                 )  # fmt: skip
             if stuck == near or boxes >= limit or spare == 0.0:
                 break
             closed, stuck = far, near  # the lowering of degrees may hide the boundary: once more without
         winner = rival if upper < before else winner
+        if upper < target < np.inf:
+            return 0.0, upper, winner, boxes  # decided; what the other rivals do was not looked at
         left[rival] = np.inf
         rival = int(np.argmin(left))
-    return min(closed, stuck, upper), upper, winner, boxes
+    return min(closed, stuck, upper, target), upper, winner, boxes
 
 
 @kernel
@@ -151,6 +159,7 @@ def explore(
     problem: Problem,
     memory: Memory,
     x0: Floats,
+    target: float,
     predicted: int,
     rival: int,
     tolerance: float,
@@ -179,7 +188,7 @@ def explore(
             n *= sizes[j]
         b = memory.path[height, :n]
         bound = memory.bound[height]
-        goal = min(stuck, upper) * (1.0 - tolerance)
+        goal = min(min(stuck, upper) * (1.0 - tolerance), target)
         axis = 0
         if bound < goal:
             boxes += 1
@@ -188,6 +197,8 @@ def explore(
             closed = min(closed, bound)
             continue
         upper = try_witness(problem, memory, x0, predicted, rival, b, sizes, centre, half, upper, witness)
+        if upper < target < np.inf:
+            return closed, 0.0, upper, boxes
         spent = boxes >= limit or stop[0] or height + 2 > memory.bound.size
         if spent or half[axis] < reach * 2.0**-HALVINGS or hopeless(b, problem.rounding + error):
             stuck = min(stuck, bound)

@@ -22,7 +22,6 @@ from berncert.floor.claims import Claim
 from berncert.floor.rounding import floor_digits, norm_name, number, percent, percent_places
 from berncert.reporting.curves.matching import differences
 from berncert.reporting.tables import TextTable
-from berncert.runs.comparing import data_of, same_task
 from berncert.runs.lookup import named_runs
 from berncert.runs.records import Run
 
@@ -55,7 +54,7 @@ class Curve:
     @property
     def data(self) -> str:
         """The data set and its part, e.g. "mnist test"; empty if nothing says so."""
-        return data_of(self.run)
+        return self.run.data
 
     @property
     def expected(self) -> int:
@@ -283,7 +282,7 @@ def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
     """Images that an attack broke within the radius that a run of the same model tells."""
     attacks = [curve for curve in curves if curve.claim is Claim.ATTACK]
     for curve, attack in product(curves, attacks):
-        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not same_task(curve.run, attack.run):
+        if curve.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not curve.run.same_task(attack.run):
             continue
         run, other = curve.whole_run, attack.whole_run
         _, mine, its = np.intersect1d(run.rows["idx"], other.rows["idx"], return_indices=True)

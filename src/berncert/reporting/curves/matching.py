@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from berncert.runs.comparing import numbered_in
 from berncert.runs.records import Run
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def on_common_images(curves: Sequence[Curve]) -> tuple[list[Curve], list[str]]:
 def same_data(curves: Sequence[Curve]) -> list[list[int]]:
     """Which curves are of the same data, by their places; a table that does not say goes where its labels agree."""
     groups: list[list[int]] = []
-    names = [numbered_in(curve.run) for curve in curves]
+    names = [curve.run.numbered_in for curve in curves]
     for k in sorted(range(len(curves)), key=lambda k: not names[k]):  # those that say first
         mine = (group for group in groups if _belongs(curves, names, k, group))
         group = next(mine, None)
@@ -63,7 +62,7 @@ def differences(curves: Sequence[Curve]) -> Iterator[str]:
         if any(each != shared for each in images):
             told = ", ".join(f"{curve.label} {len(curve.run)}" for curve in group)
             yield f"not all on the same images{_of(group)} ({told}; {len(shared)} are in all)"
-        silent = [curve for curve in group if not numbered_in(curve.run)]
+        silent = [curve for curve in group if not curve.run.numbered_in]
         if silent and len(silent) < len(group):
             yield f"{_listed(silent)} taken to be of {_named(group)}: it does not say so, but its labels agree"
 
@@ -92,7 +91,7 @@ def _belongs(curves: Sequence[Curve], names: Sequence[str], k: int, group: Seque
 
 
 def _named(curves: Sequence[Curve]) -> str:
-    return ", ".join(dict.fromkeys(name for curve in curves if (name := numbered_in(curve.run))))
+    return ", ".join(dict.fromkeys(name for curve in curves if (name := curve.run.numbered_in)))
 
 
 def _of(curves: Sequence[Curve]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from berncert.attacks.gradient import Attack
+from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.floor.arrays import Floats
 from berncert.polynomial import SmoothedHead
@@ -40,7 +40,7 @@ def nearest_counterexample(
     model is used as it is, in float64; `least` is a distance within which there is nothing to be found.
     """
     steps = STEPS // 3 if _is_large(model) else STEPS
-    attack = Attack(norm if norm in (2, math.inf) else 2, steps=steps, loss="margin")
+    attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=steps)
     x = image.double()
 
     def found_at(radii: Floats) -> dict[float, Counterexample]:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from berncert import data
-from berncert.certification.certificate import Certificates, ImageCertificates
 from berncert.certification.classifier import Classifier
-from berncert.certification.images import ImageProver, certify
+from berncert.certification.exact import ImageProver, certify
 from berncert.certification.inputs import checked_images
+from berncert.certification.methods import Batch, Exact
+from berncert.certification.results import Certificates, ImageCertificates
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arguments import checked_index
 from berncert.floor.arrays import Floats
@@ -24,7 +25,7 @@ from berncert.floor.claims import Status
 from berncert.polynomial import SmoothedHead
 from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
 from berncert.runs.execute import check_fits
-from berncert.runs.methods import Exact
+from berncert.runs.settings import RunSettings
 
 MOST_RIVALS = 9  # whose distances are proven one by one; of more, those that look nearest
 MOST_RIVAL_BOXES = 10_000  # for each of them, as far rivals take long and matter little
@@ -118,8 +119,8 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """Everything, in full precision."""
         c, sample, found = self.certificate, self.sample, self.found
-        told = ("radius", "rival", "boxes", "features", "witness", "feature_radius", "feature_upper", "lipschitz_bound",
-                "extraction_error")  # fmt: skip
+        in_pixels = ("radius", "features", "feature_radius", "lipschitz_bound", "extraction_error")
+        in_features = {"rival": "rival", "boxes": "boxes", "witness": "witness", "feature_upper": "upper"}
         return {
             "data": {"name": sample.name, "split": sample.split, "index": sample.index, "classes": sample.classes},
             "norm": self.settings.norm,
@@ -131,7 +132,8 @@ class Explanation:
             "correct": self.correct,
             "status": self.status.name,
             "status_means": str(self.status),
-            **{name: getattr(c, name).tolist() for name in told},
+            **{name: getattr(c, name).tolist() for name in in_pixels},
+            **{name: getattr(c.in_features, field).tolist() for name, field in in_features.items()},
             "feature_norm": float(c.feature_norm),
             "seconds": self.seconds,
             "logits": self.logits,
@@ -147,7 +149,7 @@ class Explanation:
         return self.model.head
 
 
-def status_of(row: Certificates) -> Status:
+def status_of(row: Certificates | ImageCertificates) -> Status:
     """Of one row."""
     return cast(Status, row.status)
 
@@ -162,11 +164,8 @@ def explain(
     """
     check_fits(model, sample.name, sample.image.shape, sample.classes)
     began = time.perf_counter()
-    prove = ImageProver(
-        model, sample.image.shape, norm=settings.norm, tolerance=settings.tolerance, max_boxes=settings.max_boxes,
-        progress=progress,
-    )  # fmt: skip
-    (c,) = prove(checked_images(sample.image[None]))
+    prove = ImageProver(settings, model, sample.image.shape, progress=progress)
+    (c,) = prove(Batch(checked_images(sample.image[None])))
     seconds = time.perf_counter() - began
     head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
     frozen = Classifier(prove.extractor, head).eval()
@@ -187,7 +186,7 @@ def explain(
     return Explanation(sample, settings, frozen, c, logits, rivals, found, seconds)
 
 
-def read_sample(settings: Exact, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
+def read_sample(settings: RunSettings, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
     """The image of that number, as runs over the split have it in their column idx."""
     assert settings.data is not None
     name, split = settings.data, settings.split
@@ -221,8 +220,8 @@ def rivals_of(
     """
     logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
     predicted = int(c.predicted)
-    others = [b for b in _looking_near(logits, slopes, predicted, float(c.feature_norm)) if b != c.rival]
-    chosen = ([int(c.rival)] if c.rival >= 0 else []) + others
+    others = [b for b in _looking_near(logits, slopes, predicted, float(c.feature_norm)) if b != c.in_features.rival]
+    chosen = ([int(c.in_features.rival)] if c.in_features.rival >= 0 else []) + others
     found = []
     for number in chosen[:MOST_RIVALS]:
         pair = SmoothedHead(head.coefficients[[predicted, number]])
@@ -258,13 +257,14 @@ def _in_pixels(c: ImageCertificates, reach: float) -> float:
 
 def _check_witness(head: SmoothedHead, c: ImageCertificates) -> None:
     """That the witness has another class, and is as far as it is said to be."""
-    if not np.isfinite(c.witness).all():
+    witness, upper = c.in_features.witness, c.in_features.upper
+    if not np.isfinite(witness).all():
         return
     with torch.no_grad():
-        given = int(head(torch.from_numpy(c.witness)[None]).argmax())
-    distance = float(np.linalg.norm(c.witness - c.features, ord=float(c.feature_norm)))
-    if given == c.predicted or not math.isclose(distance, c.feature_upper, rel_tol=CLOSE, abs_tol=1e-12):
+        given = int(head(torch.from_numpy(witness)[None]).argmax())
+    distance = float(np.linalg.norm(witness - c.features, ord=float(c.feature_norm)))
+    if given == c.predicted or not math.isclose(distance, upper, rel_tol=CLOSE, abs_tol=1e-12):
         raise RuntimeError(
-            f"expected a witness of another class at {c.feature_upper!r}, got class {given} at {distance!r}: this must "
+            f"expected a witness of another class at {upper!r}, got class {given} at {distance!r}: this must "
             "not happen; please report it"
         )

@@ -61,7 +61,7 @@ def title_of(explained: Explanation) -> str:
     c, name = explained.certificate, explained.name
     wrong = "" if explained.correct else f" (wrong: it is '{name(explained.sample.label)}')"
     told = f"'{name(explained.predicted)}'{wrong}"
-    rival = f"'{name(int(c.rival))}'" if c.rival >= 0 else ""
+    rival = f"'{name(int(c.in_features.rival))}'" if c.in_features.rival >= 0 else ""
     if c.radius == math.inf:
         return f"{told} whatever the image: no other class ever leads"
     if c.radius > 0:
@@ -90,7 +90,7 @@ def derivation(explained: Explanation) -> list[str]:
         return wrap(f"{explained.status.name}: {explained.status}", 58)
     pixels, features = norm_symbol(norm), norm_symbol(float(c.feature_norm))
     end = explained.status.name
-    told = f"{c.boxes} box{'' if c.boxes == 1 else 'es'} looked at" if end == "PROVEN" else end
+    told = f"{c.in_features.boxes} box{'' if c.in_features.boxes == 1 else 'es'} looked at" if end == "PROVEN" else end
     distance, rounding, bound = (
         floor_digits(c.feature_radius, 4),
         ceil_digits(2 * c.extraction_error, 1),

@@ -50,7 +50,7 @@ def styles_of(explained: Explanation) -> dict[int, ClassStyle]:
 def slice_of(explained: Explanation) -> Slice:
     """Through the features and the nearest points of two rivals; without these, where margins fall most."""
     c = explained.certificate
-    known = [c.witness, *(rival.witness for rival in explained.rivals)]
+    known = [c.in_features.witness, *(rival.witness for rival in explained.rivals)]
     _, slopes = explained.head.linearise(torch.from_numpy(c.features)[None])
     downhill = (slopes[0] - slopes[0, explained.predicted]).detach().numpy()
     order = [rival.number for rival in explained.rivals]
@@ -107,8 +107,8 @@ def draw_line(axes: Axes, explained: Explanation) -> None:
         axes.axvspan(*reach, color=styles[explained.predicted].ink, alpha=0.2, linewidth=0, zorder=1)
     top = float(logits[np.abs(x - start).argmin(), explained.predicted])
     axes.scatter([start], [top], s=36, color=styles[explained.predicted].ink, edgecolors="white", zorder=5)
-    if np.isfinite(c.witness).all():
-        axes.axvline(float(c.witness[0]), color=INK, linewidth=0.8, zorder=2)
+    if np.isfinite(c.in_features.witness).all():
+        axes.axvline(float(c.in_features.witness[0]), color=INK, linewidth=0.8, zorder=2)
     axes.set(xlim=(0, 1))
     axes.set_xlabel("the feature", fontsize=SMALL, color=GREY)
     axes.set_ylabel("logit", fontsize=SMALL, color=GREY)
@@ -120,7 +120,7 @@ def draw_line(axes: Axes, explained: Explanation) -> None:
 def _witnesses(explained: Explanation, cut: Slice) -> list[tuple[str, Floats]]:
     """Name and place of the witnesses in the plane, the nearest first, one for each rival, at most two."""
     c = explained.certificate
-    known = {int(c.rival): c.witness}
+    known = {int(c.in_features.rival): c.in_features.witness}
     for rival in explained.rivals:
         known.setdefault(rival.number, rival.witness)
     there = [(n, cut.coordinates(w)) for n, w in known.items() if np.isfinite(w).all() and cut.contains(w)][:2]

@@ -13,7 +13,6 @@ from berncert.floor.claims import Claim, Status
 from berncert.floor.rounding import ceil_digits, ceil_places, floor_places
 from berncert.reporting.html.formats import UNITS, places_for, sortable, unit_for, with_signs
 from berncert.reporting.html.pictures import Gallery
-from berncert.runs.comparing import same_task
 from berncert.runs.records import Run
 
 MOST = 12
@@ -150,7 +149,7 @@ def falls_of(run: Run, others: Sequence[Run]) -> Floats | None:
 
     None if there was no such attack. Randomized smoothing certifies another classifier than the one that was attacked.
     """
-    attacks = [other for other in others if other.claim is Claim.ATTACK and same_task(run, other)]
+    attacks = [other for other in others if other.claim is Claim.ATTACK and run.same_task(other)]
     if run.claim not in (Claim.PROVEN, Claim.ESTIMATE) or not attacks:
         return None
     falls = np.full(len(run), np.nan)

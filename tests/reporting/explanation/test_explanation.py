@@ -13,14 +13,14 @@ import torch
 from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, lengths, open_classifier, saved, towards
 
 import berncert
-from berncert.certification.images import ImageProver
+from berncert.certification.exact import ImageProver
+from berncert.certification.methods import Batch, Exact
 from berncert.floor.claims import Status
-from berncert.models.checkpoint import save
+from berncert.models.checkpoint import open_checkpoint, save
 from berncert.reporting.explanation import Sample, explain, read_sample
 from berncert.reporting.explanation.explain import MOST_RIVALS, _check_witness, rivals_of
 from berncert.reporting.explanation.surface import slice_of
-from berncert.runs.execute import loaded
-from berncert.runs.methods import Exact
+from berncert.runs.settings import RunSettings
 
 NORMS = [1, 1.5, 2, math.inf]
 
@@ -31,7 +31,7 @@ def test_no_point_of_the_ball_in_the_plane_crosses_the_boundary(norm: float) -> 
     c, cut = e.certificate, slice_of(e)
     assert c.feature_norm == norm
     assert cut.contains(c.features)
-    assert cut.contains(c.witness)
+    assert cut.contains(c.in_features.witness)
     outline = cut.ball_outline(norm, float(c.feature_radius) * (1 - 1e-12))
     shares = np.random.default_rng(0).uniform(size=(20, 1, 1)) ** 0.25
     points = cut.points((shares * outline).reshape(-1, 2))
@@ -46,9 +46,9 @@ def test_the_nearest_of_the_rivals_is_as_far_as_the_certificate_says(norm: float
     e = explained(JAGGED, PLACE, norm=norm, attack=False)
     c = e.certificate
     assert {rival.number for rival in e.rivals} == set(range(5)) - {e.predicted}
-    assert c.feature_radius <= min(rival.feature_radius for rival in e.rivals) <= c.feature_upper
+    assert c.feature_radius <= min(rival.feature_radius for rival in e.rivals) <= c.in_features.upper
     assert min(rival.radius for rival in e.rivals) == pytest.approx(c.radius, rel=2e-3)
-    assert e.rivals[0].number == c.rival
+    assert e.rivals[0].number == c.in_features.rival
     assert [rival.feature_upper for rival in e.rivals] == sorted(rival.feature_upper for rival in e.rivals)
     for rival in e.rivals:
         assert rival.radius >= c.radius
@@ -86,7 +86,7 @@ def test_the_radius_is_made_of_its_parts() -> None:
 def test_a_known_answer_in_one_two_and_three_features() -> None:
     for dim in (1, 2, 3):
         e = explained(boxy(dim), [0.3] * dim, label=1)
-        assert (e.predicted, e.correct, e.certificate.rival) == (1, True, 0)
+        assert (e.predicted, e.correct, e.certificate.in_features.rival) == (1, True, 0)
         assert e.certificate.radius == pytest.approx(0.2, rel=1e-3)
         assert e.found is not None
         assert e.found.distance == pytest.approx(0.2, rel=0.02)
@@ -118,7 +118,7 @@ def test_a_tie_is_told_as_one(dim: int) -> None:
 def test_classes_that_are_the_same_everywhere_tie_without_a_witness() -> None:
     e = explained(torch.zeros(3, 2, 2, 2), [0.4, 0.4, 0.4])
     assert e.status is Status.TIE
-    assert e.certificate.rival == -1
+    assert e.certificate.in_features.rival == -1
     assert e.found is None
     assert slice_of(e).axes.shape == (2, 3)
 
@@ -126,8 +126,8 @@ def test_classes_that_are_the_same_everywhere_tie_without_a_witness() -> None:
 def test_of_many_classes_the_nearest_are_looked_at_and_the_rival_among_them() -> None:
     e = explained(torch.randn(30, 3, 3, 3), PLACE, attack=False)
     assert len(e.rivals) == MOST_RIVALS
-    assert e.rivals[0].number == e.certificate.rival
-    assert e.rivals[0].feature_upper == pytest.approx(e.certificate.feature_upper, rel=2e-3)
+    assert e.rivals[0].number == e.certificate.in_features.rival
+    assert e.rivals[0].feature_upper == pytest.approx(e.certificate.in_features.upper, rel=2e-3)
 
 
 def test_a_budget_that_is_spent_leaves_distances_that_hold() -> None:
@@ -168,9 +168,10 @@ def test_no_rival_is_proven_to_stay_behind_beyond_the_wall_of_the_cube(norm: flo
 def test_explain_checks_the_witness_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = ImageProver.__call__
 
-    def moved(prove: ImageProver, images: torch.Tensor) -> berncert.ImageCertificates:
-        c = honest(prove, images)
-        return dataclasses.replace(c, witness=(c.witness + c.features) / 2)
+    def moved(prove: ImageProver, batch: Batch) -> berncert.ImageCertificates:
+        c = honest(prove, batch)
+        between = (c.in_features.witness + c.features) / 2
+        return dataclasses.replace(c, in_features=dataclasses.replace(c.in_features, witness=between))
 
     monkeypatch.setattr(ImageProver, "__call__", moved)
     with pytest.raises(RuntimeError, match="expected a witness of another class"):
@@ -180,9 +181,11 @@ def test_explain_checks_the_witness_that_it_is_given(monkeypatch: pytest.MonkeyP
 def test_a_witness_that_is_none_is_noticed() -> None:
     e = explained(JAGGED, PLACE, attack=False)
     _check_witness(e.head, e.certificate)
-    for wrong in ({"witness": e.certificate.features}, {"feature_upper": e.certificate.feature_upper * 2}):
+    inner = e.certificate.in_features
+    for wrong in ({"witness": e.certificate.features}, {"upper": inner.upper * 2}):
+        changed = dataclasses.replace(inner, **wrong)
         with pytest.raises(RuntimeError, match="this must not happen"):
-            _check_witness(e.head, dataclasses.replace(e.certificate, **wrong))
+            _check_witness(e.head, dataclasses.replace(e.certificate, in_features=changed))
 
 
 def test_an_attack_within_the_radius_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +205,7 @@ def test_the_record_keeps_every_bit(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["norm"] == told["feature_norm"] == "inf"
     assert told["radius"] == e.certificate.radius
-    assert told["witness"] == e.certificate.witness.tolist()
+    assert told["witness"] == e.certificate.in_features.witness.tolist()
     assert told["found"]["distance"] == e.found.distance  # type: ignore[union-attr]
     assert [rival["radius"] for rival in told["rivals"]] == [rival.radius for rival in e.rivals]
     assert told["status"] == "PROVEN"
@@ -210,29 +213,29 @@ def test_the_record_keeps_every_bit(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_checkpoint_is_read_as_it_is_or_smoothed_anew(tmp_path: Path) -> None:
     model = saved(tmp_path / "model.safetensors")
-    assert torch.equal(loaded(tmp_path).head.coefficients, model.head.coefficients)  # type: ignore[arg-type]
-    assert loaded(tmp_path, 5).head.degree == (5, 5, 5)
+    assert torch.equal(open_checkpoint(tmp_path).smoothed().head.coefficients, model.head.coefficients)  # type: ignore[arg-type]
+    assert open_checkpoint(tmp_path).smoothed(5).head.degree == (5, 5, 5)
     save(berncert.load(tmp_path, base=True), tmp_path / "base.safetensors")
     with pytest.raises(ValueError, match="whose head is not; pass degree"):
-        loaded(tmp_path / "base.safetensors")
-    assert loaded(tmp_path / "base.safetensors", 1).head.degree == (1, 1, 1)
+        open_checkpoint(tmp_path / "base.safetensors").smoothed()
+    assert open_checkpoint(tmp_path / "base.safetensors").smoothed(1).head.degree == (1, 1, 1)
 
 
 def test_the_image_at_a_place_of_the_split_is_read() -> None:
     whole = berncert.data.load("digits", "test")
-    sample = read_sample(Exact(data="digits"), 17)
+    sample = read_sample(RunSettings(data="digits"), 17)
     assert torch.equal(sample.image, whole.images[17])
     assert (sample.label, sample.classes, sample.kind) == (int(whole.labels[17]), whole.classes, "image")
     with pytest.raises(ValueError, match="expected an index from 0 to 354, as digits has 355 test images, got 355"):
-        read_sample(Exact(data="digits"), 355)
+        read_sample(RunSettings(data="digits"), 355)
     with pytest.raises(ValueError, match="index >= 0"):
-        read_sample(Exact(data="digits"), -1)
+        read_sample(RunSettings(data="digits"), -1)
 
 
 def test_data_that_the_model_does_not_take_is_told_before_any_work() -> None:
     digits = berncert.load("digits")
     with pytest.raises(ValueError, match=r"expected data of shape \(1, 8, 8\), got moons of shape \(2,\)"):
-        explain(digits, read_sample(Exact(data="moons"), 0), Exact())
+        explain(digits, read_sample(RunSettings(data="moons"), 0), Exact())
     sample = Sample("own", "test", 0, torch.zeros(3), 2, ("a", "b", "c"))
     with pytest.raises(ValueError, match="at most the 2 classes of the model, got own with 3"):
         explain(classifier(boxy(3)), sample, Exact())

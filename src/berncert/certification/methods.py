@@ -1,0 +1,162 @@
+"""The methods of certification: each is a frozen dataclass whose fields are its options, with their help.
+
+Prepared with a model and the shape of its images, a method is a picklable callable from a batch to rows. `certify`,
+runs, the command line and any cluster use it. The work is done in the module that `prepare` imports: options are read
+without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from berncert.floor.arguments import checked_count, checked_norm, checked_tolerance, is_real
+from berncert.floor.claims import Claim
+from berncert.floor.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from berncert.certification.classifier import Classifier
+    from berncert.certification.results import Rows
+
+
+class Batch(NamedTuple):
+    """Images, and what some methods need to know of them."""
+
+    images: Tensor
+    labels: Tensor | None = None
+    """For attacks."""
+    numbers: Sequence[int] | None = None
+    """Their places in the data set, from which random numbers follow; by default their places in the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Settings):
+    """What can be done with a batch of images."""
+
+    kind: ClassVar[str] = "certify"
+    name: ClassVar[str]
+    claim: ClassVar[Claim]
+    columns: ClassVar[Mapping[str, str]]
+    """Column of a run -> the field of the rows that it holds; the class and the radius come first."""
+    batch_size: ClassVar[int] = 256
+    """Images that a run works on, and writes, together, unless it is given another number."""
+    doing: ClassVar[str] = "certifying"
+    has_bound: ClassVar[bool] = True
+    """Whether the result rests on the Lipschitz bound of the extractor."""
+
+    norm: float = setting(2.0, "the p of the norm, 1 to inf", check=checked_norm)
+
+    def prepare(
+        self,
+        model: Classifier,
+        input_shape: Sequence[int],
+        *,
+        threads: int | None = None,
+        batch_size: int = 256,
+        progress: bool | None = None,
+    ) -> Callable[[Batch], Rows]:
+        """Do once what can be done once; the result maps batches of images of this shape to rows, and pickles.
+
+        threads: of the search for a proof; None takes all cores. batch_size: images in memory at once. progress: as in
+        `certify`.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Method):
+    """Proven: no image within the radius changes its class."""
+
+    name, claim = "exact", Claim.PROVEN
+    columns: ClassVar[Mapping[str, str]] = {
+        "predict": "predicted", "radius": "radius", "status": "status", "rival": "in_features.rival",
+        "boxes": "in_features.boxes", "feature_radius": "feature_radius", "feature_upper": "in_features.upper",
+        "feature_norm": "feature_norm", "lipschitz_bound": "lipschitz_bound", "extraction_error": "extraction_error",
+        "features": "features", "witness": "in_features.witness",
+    }  # fmt: skip
+
+    tolerance: float = setting(
+        1e-3, "stop within this share of the largest possible radius, 0 to 1", check=checked_tolerance
+    )
+    max_boxes: int = setting(100_000, "boxes of the search for one image", check=partial(checked_count, "max_boxes"))
+    radius: float | None = setting(None, "decide at this radius only, which is faster", above=0)
+    dtype: str = setting("float64", "arithmetic of the extraction", choices=("float64", "float32"))
+
+    def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
+        from berncert.certification.exact import ImageProver
+
+        return ImageProver(self, model, input_shape, **execution)
+
+
+def _checked_conservatism(conservatism: Any) -> float:
+    if not is_real(conservatism) or not conservatism > 0:
+        raise ValueError(f"expected a conservatism C > 0, got {conservatism!r}; pass None for the boundary itself")
+    return float(conservatism)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(Method):
+    """The radius of the paper's root finder: not proven, and most often too large."""
+
+    name, claim, batch_size = "estimate", Claim.ESTIMATE, 16
+    columns: ClassVar[Mapping[str, str]] = {
+        "predict": "predicted", "radius": "distance_estimate", "status": "status", "runner_up": "in_features.runner_up",
+        "residual": "in_features.residual", "evaluations": "in_features.evaluations",
+        "feature_distance_estimate": "feature_distance_estimate", "feature_norm": "feature_norm",
+        "lipschitz_bound": "lipschitz_bound",
+    }  # fmt: skip
+
+    solver: str = setting(
+        "lm", "the paper's is lm for l2 and dogbox for l-inf", choices=("lm", "dogbox", "trf", "regularised")
+    )
+    conservatism: float | None = setting(
+        None, "C of the paper: ask for 1/C of the margin (none at all)", check=_checked_conservatism
+    )
+    jacobian: str = setting("2-point", "finite differences, as in the paper, or faster", choices=("2-point", "exact"))
+
+    def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
+        from berncert.certification.rootfinding import ImageEstimator
+
+        return ImageEstimator(self, model, input_shape, **execution)
+
+
+def _only_l2(norm: Any) -> float:
+    if checked_norm(norm) != 2:
+        raise ValueError(f"expected norm 2 with randomized smoothing, got {norm:g}; it knows no other")
+    return 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Randomized(Method):
+    """Randomized smoothing (Cohen et al.): l2 only, and each row is true with probability 1 - alpha."""
+
+    name, claim, batch_size, has_bound = "randomized", Claim.PROBABLE, 1, False
+    columns: ClassVar[Mapping[str, str]] = {
+        "predict": "predicted", "radius": "probable_radius", "status": "status", "candidate": "candidate",
+        "probability_limit": "probability_limit", "counts": "counts",
+    }  # fmt: skip
+
+    norm: float = setting(2.0, "the p of the norm: 2", check=_only_l2)
+    sigma: float = setting(0.25, "standard deviation of the noise, in units of the pixels", above=0)
+    n0: int = setting(100, "votes that choose the class", least=1)
+    n: int = setting(100_000, "votes that bound its probability", least=1)
+    alpha: float = setting(0.001, "how often a row may be false", above=0, below=1)
+    vote_batch: int = setting(1000, "noisy images in memory at once", least=1)
+    seed: int = setting(0, "of the noise", least=0)
+
+    def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
+        import torch
+
+        from berncert.certification.prepared import frozen_classifier
+        from berncert.certification.randomized import Voter
+
+        plain = frozen_classifier(model, input_shape, torch.float32)
+        return Voter(self, plain, input_shape, progress=execution.get("progress"))
+
+
+CERTIFIERS: dict[str, type[Method]] = {kind.name: kind for kind in (Exact, Estimate, Randomized)}
+"""Name -> method."""

@@ -1,0 +1,106 @@
+"""A classifier made ready for images of one shape: frozen, and what is proven of its extractor."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from berncert.certification.classifier import Classifier
+from berncert.certification.inputs import ONE_EACH, placement
+from berncert.extractor import FrozenNetwork
+from berncert.extractor.bounds.norm_gains import conversion
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.evaluation import require_evaluation
+from berncert.extractor.proof_cache import proven
+from berncert.floor.arguments import checked_count
+from berncert.floor.arrays import Floats
+from berncert.floor.progress import Bar
+from berncert.polynomial import SmoothedHead
+
+UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
+
+
+class PreparedModel:
+    """A smoothed classifier whose bound is proven once, so that batches of images cost only themselves."""
+
+    def __init__(
+        self,
+        model: Classifier,
+        input_shape: Sequence[int],
+        *,
+        norm: float,
+        dtype: torch.dtype = torch.float64,
+        batch_size: int = 256,
+        progress: bool | None = None,
+    ) -> None:
+        if not isinstance(model, Classifier) or not isinstance(model.head, SmoothedHead):
+            head = f" with a {type(model.head).__name__}" if isinstance(model, Classifier) else ""
+            raise TypeError(
+                f"expected a SmoothedHead, or a Classifier with one, got {type(model).__name__}{head}; make one with "
+                "berncert.smooth(head, dim, degree) or classifier.smooth(degree)"
+            )
+        self.head, self.norm, self.dtype = model.head, norm, dtype
+        self.shape, self.progress = tuple(input_shape), progress
+        self.batch_size = checked_count("batch_size", batch_size)
+        self.device = placement(model).device
+        self.extractor = frozen_for(model, self.shape)
+        self.value = proven(self.extractor, norm, UNITS[dtype], progress)
+
+    def features(self, images: Tensor) -> Floats:
+        """Where the extractor puts the images, in float64."""
+        parts: list[Tensor] = []
+        bar = Bar("extracting", total=len(images), progress=self.progress)
+        with torch.no_grad(), bar:
+            for batch in torch.split(images, self.batch_size):
+                parts.append(self.extractor(batch.to(device=self.device, dtype=self.dtype)).double().cpu())
+                bar.update(sum(map(len, parts)))
+        return torch.cat(parts).numpy()
+
+    def bound(self, feature_norm: float) -> float:
+        """The Lipschitz bound of the extractor, from the norm of the pixels to this one of the features."""
+        return self.value.gains.factor(self.norm, feature_norm)
+
+    def routes(self) -> list[float]:
+        """The feature norms by which radii are proven."""
+        return routes(self.value, self.norm, self.head.dim)
+
+
+def frozen_for(model: Classifier, shape: Sequence[int]) -> FrozenNetwork:
+    """The frozen extractor of this model for images of this shape; an error that says what to do if they do not fit."""
+    known = getattr(model.extractor, "input_shape", None)
+    if known is not None and tuple(known) != tuple(shape):
+        got = f"shape (N, {', '.join(map(str, shape))})"
+        raise ValueError(f"expected images of shape (N, {', '.join(map(str, known))}), got {got}; {ONE_EACH}")
+    require_evaluation(model.extractor)
+    try:
+        extractor = model.freeze(shape).extractor
+    except ValueError as error:
+        got = f"shape (N, {', '.join(map(str, shape))}) ({error})"
+        raise ValueError(f"expected images that the extractor takes, got {got}; {ONE_EACH}") from error
+    assert isinstance(extractor, FrozenNetwork)
+    return extractor
+
+
+def frozen_classifier(model: Classifier, shape: Sequence[int], dtype: torch.dtype) -> Classifier:
+    """The frozen model, which is what is certified, with a head in this dtype."""
+    return Classifier(frozen_for(model, shape), copy.deepcopy(model.head).to(dtype)).eval()
+
+
+def routes(value: ValueBound, norm: float, dim: int) -> list[float]:
+    """The norms of `dim` features that can give the largest radius to some row; none is left out that could."""
+    bounds = {q: value.gains.factor(norm, q) for q in value.gains.norms}
+    order = sorted(bounds, key=lambda q: (q != norm, q))
+
+    def beaten(q: float) -> bool:
+        # a point r away in another norm is at most conversion * r away in this one; of equals the first stays
+        return any(
+            bounds[other] * conversion(other, q, dim) <= bounds[q] * (1 + (1e-9 if rank < order.index(q) else -1e-9))
+            for rank, other in enumerate(order)
+            if other != q
+        )
+
+    return [q for q in order if math.isfinite(bounds[q]) and not beaten(q)] or [norm]

@@ -1,0 +1,256 @@
+"""What comes out of a method, row by row. What is proven, what is probable and what was found are different types."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from berncert.floor.arrays import Flags, Floats, Ints
+
+ABSTAIN = -1
+
+
+class Rows:
+    """Arrays that share their first axis: sized, iterable and indexable row by row."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    def __getitem__(self, rows: Any) -> Self:
+        """One row (its fields are then scalars, the points vectors) or a selection of rows."""
+        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        """One row is shown in full; of many rows a summary is, and the names of their fields."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        if np.ndim(values["predicted"]) == 0:
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+        summary = self._summary() if len(self) else "no rows"
+        return f"{type(self).__name__}({summary}; each with {', '.join(values)})"
+
+    def _summary(self) -> str:
+        return f"{len(self)} rows"
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Self]) -> Self:
+        """The rows of all parts, one part after the other."""
+        parts = list(parts)
+        if not parts or {type(part) for part in parts} != {cls}:
+            kinds = ", ".join(sorted({type(part).__name__ for part in parts})) or "nothing"
+            raise TypeError(f"expected a list of {cls.__name__} to concatenate, got {kinds}")
+        columns = ([getattr(part, f.name) for part in parts] for f in fields(cls))  # type: ignore[arg-type]
+        return cls(*(type(c[0]).concatenate(c) if isinstance(c[0], Rows) else np.concatenate(c) for c in columns))
+
+    def to_pandas(self) -> Any:
+        """A table with a column for each field, those of `in_features` too; points are arrays in their cells."""
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise ImportError("expected pandas to be installed, got none; pip install pandas") from error
+        return DataFrame(self.as_columns())
+
+    def as_columns(self) -> dict[str, Any]:
+        """Field -> its values, those of `in_features` too; of points a list of arrays."""
+        found: dict[str, Any] = {}
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if isinstance(value, Rows):
+                found |= {f"{f.name}.{name}": column for name, column in value.as_columns().items()}
+            else:
+                found[f.name] = value if value.ndim == 1 else list(value)
+        return found
+
+
+def certified_accuracy(predicted: Ints, radius: Floats, labels: Any, radii: Any) -> Any:
+    """The share of rows that are given their label and hold at each of the radii; a number for a single radius."""
+    wanted, at = np.asarray(labels), np.asarray(radii, dtype=np.float64)
+    if wanted.shape != predicted.shape or wanted.dtype.kind not in "iu":
+        raise ValueError(
+            f"expected {len(predicted)} labels that are whole numbers, got shape {wanted.shape}, {wanted.dtype}"
+        )
+    if not len(predicted) or not (at >= 0).all():
+        raise ValueError(f"expected at least one row and radii >= 0, got {len(predicted)} rows and radii {radii}")
+    shares = ((predicted == wanted) & (radius >= at[..., None])).mean(axis=-1)
+    return float(shares) if at.ndim == 0 else shares
+
+
+def _quantiles(radius: Floats) -> str:
+    least, median, greatest = np.quantile(radius, [0.0, 0.5, 1.0], method="nearest")
+    return f"{least:.4g} to {greatest:.4g}, median {median:.4g}"
+
+
+class ProvenRows(Rows):
+    """Rows with a proven radius and a `Status`."""
+
+    predicted: Ints
+    radius: Floats
+    status: npt.NDArray[np.object_]
+
+    def certified_accuracy(self, labels: Any, radii: Any) -> Any:
+        """The share of inputs that are given their label and hold at each of the radii."""
+        return certified_accuracy(self.predicted, self.radius, labels, radii)
+
+    def _summary(self) -> str:
+        ends = ", ".join(f"{count} {status.name}" for status, count in Counter(self.status).most_common())
+        return f"{len(self)} rows: radius {_quantiles(self.radius)}; {ends}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificates(ProvenRows):
+    """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
+
+    For every row, radius <= true distance to the decision boundary <= upper.
+    """
+
+    predicted: Ints
+    """The class of the smoothed head."""
+    radius: Floats
+    """Proven: every point of the cube closer than this keeps the class, in real and in float64 arithmetic."""
+    upper: Floats
+    """The distance of the witness; inf when there is none."""
+    witness: Floats
+    """(N, d): a point of the cube that is not given `predicted`; NaN when none is known."""
+    rival: Ints
+    """A class with a greater logit than `predicted` at the witness; -1 when no witness is known."""
+    status: npt.NDArray[np.object_]
+    """A `Status` for each row."""
+    boxes: Ints
+    """How many boxes the proof looked at."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageCertificates(ProvenRows):
+    """One proven statement for each image: no image within `radius` changes the class.
+
+    `radius` is (feature_radius - 2 extraction_error) / lipschitz_bound, and a little less for rounding at the other
+    image. The witness of `in_features` need not be the features of any image, so there is no upper limit in pixels.
+    """
+
+    predicted: Ints
+    """The class of the smoothed classifier."""
+    radius: Floats
+    """Proven, in the units of the pixels."""
+    status: npt.NDArray[np.object_]
+    """A `Status` for each row."""
+    features: Floats
+    """(N, d): where the extractor put the images."""
+    feature_radius: Floats
+    """How far features may move: the radius of `in_features`, or less where they would leave the cube."""
+    feature_norm: Floats
+    """The p of the norm of the features that gave this row its largest radius; that of `in_features`."""
+    lipschitz_bound: Floats
+    """The extractor's bound, from the norm asked for to `feature_norm`."""
+    extraction_error: Floats
+    """How far, in `feature_norm`, computed features can be from the true ones: what the arithmetic costs."""
+    in_features: Certificates
+    """The proof in feature space, with its witness."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RandomizedCertificates(Rows):
+    """One statement for each image that is true with probability `confidence`, each by itself: see `randomized`.
+
+    Of N images, all statements together are true with probability 1 - N alpha at least, not 1 - alpha.
+    """
+
+    predicted: Ints
+    """The class of the smoothed classifier; -1 where it abstained."""
+    probable_radius: Floats
+    """With probability `confidence`, no image closer than this in l2 changes the class; 0 where it abstained."""
+    candidate: Ints
+    """The class that came first among the n0 votes, whether or not the n votes then confirmed it."""
+    probability_limit: Floats
+    """With probability `confidence`, the candidate comes up at least so often under noise."""
+    counts: Ints
+    """(N, K): how many of the n votes each class got."""
+    confidence: Floats
+    """1 - alpha."""
+    sigma: Floats
+    """Of the noise: it makes the smoothed classifier what it is."""
+
+    @property
+    def abstained(self) -> Flags:
+        """Where the votes do not decide on a class."""
+        return np.asarray(self.predicted == ABSTAIN)
+
+    @property
+    def status(self) -> npt.NDArray[np.str_]:
+        """PROBABLE or ABSTAINED."""
+        return np.where(self.abstained, "ABSTAINED", "PROBABLE")
+
+    def certified_accuracy(self, labels: Any, radii: Any) -> Any:
+        """The share of images that are given their label and probably hold at each of the radii."""
+        return certified_accuracy(self.predicted, self.probable_radius, labels, radii)
+
+    def _summary(self) -> str:
+        return (
+            f"{len(self)} rows: probable radius {_quantiles(self.probable_radius)}, each with confidence "
+            f"{self.confidence[0]:.6g}; {self.abstained.sum()} abstained"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates(Rows):
+    """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
+
+    predicted: Ints
+    """The class of the smoothed head."""
+    runner_up: Ints
+    """The only rival the paper looks at."""
+    distance_estimate: Floats
+    """The paper's "certified radius": the distance to the point at which the solver stopped."""
+    boundary_point: Floats
+    """(N, d): the point at which the solver stopped, projected onto the cube."""
+    residual: Floats
+    """Half the sum of squares of the boundary's equations at that point before projection; 0 would be a solution."""
+    evaluations: Ints
+    """How often the solver evaluated the system, finite differences included; an exact Jacobian counts as one."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageEstimates(Rows):
+    """The estimates of images: `distance_estimate` is the features' divided by lipschitz_bound, in units of the pixels.
+
+    The bound is proven; the distance that it divides is not, so neither is the quotient.
+    """
+
+    predicted: Ints
+    """The class of the smoothed classifier."""
+    distance_estimate: Floats
+    """The paper's "certified radius", in the units of the pixels."""
+    feature_distance_estimate: Floats
+    """How far away the solver stopped, in `feature_norm`."""
+    feature_norm: Floats
+    """The p of the norm that gave this row its largest estimate."""
+    lipschitz_bound: Floats
+    """The extractor's bound, from the norm asked for to `feature_norm`."""
+    in_features: Estimates
+    """What the solver returned in feature space."""
+
+    @property
+    def status(self) -> npt.NDArray[np.str_]:
+        """ESTIMATE, in every row."""
+        return np.full(len(self), "ESTIMATE")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttackResults(Rows):
+    """What an attack found: no certificate can go beyond it."""
+
+    predicted: Ints
+    """The class of the image itself."""
+    fallen_at: Floats
+    """The least of the radii at which the image fell: 0 if its class is wrong as it is, inf if it stands."""
+
+    @property
+    def status(self) -> npt.NDArray[np.str_]:
+        """WRONG, BROKEN or STANDS."""
+        return np.select([self.fallen_at == 0, self.fallen_at == np.inf], ["WRONG", "STANDS"], "BROKEN")

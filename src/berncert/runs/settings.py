@@ -1,0 +1,26 @@
+"""What a run works on. How it does that is a method: `certification.methods`, `attacks.methods`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from berncert.attacks.methods import ATTACKS
+from berncert.certification.methods import CERTIFIERS
+from berncert.floor.settings import Settings, setting
+
+METHODS = {"certify": CERTIFIERS, "attack": ATTACKS}
+"""Kind of run -> name -> method."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """Options that every run has."""
+
+    data: str | None = setting(None, "a data set's name, a folder of images or an .npz (what the model was trained on)")
+    split: str = setting("test", "which part of it; all is for data without parts", choices=("train", "test", "all"))
+    degree: int | None = setting(None, "smooth the model's base head again, to this degree (as it was saved)", least=1)
+    skip: int = setting(1, "take every so many-th image", least=1)
+    limit: int | None = setting(None, "take only the first so many of those", least=1)
+    batch_size: int | None = setting(
+        None, "images worked on, and written, together (256; estimate 16, randomized 1)", least=1
+    )

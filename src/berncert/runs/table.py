@@ -1,0 +1,166 @@
+"""The table of a run while it is written: rows are appended and flushed as they are found, so that a run that is
+killed loses only the batch that it was at, and resumes after the last whole row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from berncert.floor.arrays import Ints
+from berncert.floor.claims import Status
+from berncert.floor.folders import differences, write_whole
+from berncert.runs.records import RUN, TABLES, read_about
+
+DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")
+"""What a run must share with another to be the same; to resume it, `versions` too."""
+MEGABYTE = 2**20
+ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
+
+
+class Table:
+    """The open table of a run: rows are appended, and stay."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+        self.done = 0
+        """How many images have their row."""
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The next rows; on the disk when this returns."""
+        lines = ["\t".join(_cell(row[name]) for name in self.columns) + "\n" for row in rows]
+        try:
+            with self.path.open("ab") as file:
+                file.write("".join(lines).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(
+                f"could not write {self.path}: {error.strerror or error}; the {self.done} rows before are kept, the "
+                "same command goes on from there"
+            ) from error
+        self.done += len(lines)
+
+
+def open_table(
+    folder: Path,
+    about: Mapping[str, Any],
+    columns: Sequence[str],
+    indices: Ints,
+    *,
+    more: Callable[[], Mapping[str, Any]] = dict,
+    numbers_per_row: int | None = None,
+) -> Table:
+    """The table of the run that `about` describes, new or to be gone on with; another run in that folder is refused.
+
+    The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
+    tried before any work; `more`, which a new run adds to what is told of it, may be some.
+    """
+    path = folder / TABLES[about["kind"]]
+    table = Table(path, columns)
+    for name in (RUN, path.name):  # of a run that was killed while it wrote
+        (folder / f".{name}.partial").unlink(missing_ok=True)
+    if (folder / RUN).exists():
+        there, here = read_about(folder), _as_read(about)
+        _check_same(folder, there, here, DECIDES)
+        table.done = _mend(path, columns, indices) if path.exists() else 0
+        if table.done < len(indices):  # rows of other code would be mixed with those that are there
+            _check_same(folder, there, here, ("versions",))
+    elif path.exists():
+        raise ValueError(f"expected a new folder or one of the same run, got {folder}: it has {path.name} but no {RUN}")
+    _try_room(path, (len(indices) - table.done) * (numbers_per_row or len(columns)) * ROOM_PER_NUMBER)
+    if not (folder / RUN).exists():
+        write_whole(folder / RUN, (json.dumps(_as_read({**about, **more()}), indent=1) + "\n").encode())
+    if not path.exists():
+        write_whole(path, ("\t".join(columns) + "\n").encode())
+    return table
+
+
+def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back."""
+    told: dict[str, Any] = json.loads(json.dumps(_finite(about)))
+    return told
+
+
+def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any], keys: Sequence[str]) -> None:
+    old, new = ({key: its.get(key) for key in keys} for its in (there, here))
+    told = differences(old, new)
+    if told:
+        raise ValueError(
+            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
+            "another one, say the same as there, or delete that one to start again"
+        )
+
+
+def _try_room(path: Path, size: int) -> None:
+    """Take so many bytes, and give them back: better to fail now than at the end."""
+    if size == 0:
+        return
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            for start in range(0, size, MEGABYTE):
+                file.write(bytes(min(MEGABYTE, size - start)))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        message = f"expected room for {size:,} bytes in {path.parent}, got: {error.strerror or error}; no work was done"
+        raise OSError(message) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
+    """Cut off what was not written to its end; how many rows remain, which must be the first of `indices`."""
+    content, header = path.read_bytes(), "\t".join(columns)
+    if len(content) <= len(header) and header.startswith(content.decode("utf-8", "replace")):  # not even that is whole
+        write_whole(path, f"{header}\n".encode())
+        return 0
+    whole = content.rfind(b"\n") + 1
+    lines = content[:whole].decode("utf-8", "replace").splitlines()
+    found = [line.split("\t")[0] for line in lines[1:]]
+    expected = [str(index) for index in indices[: len(found)]]
+    if lines[:1] != [header] or found != expected or any(line.count("\t") != len(columns) - 1 for line in lines):
+        raise ValueError(f"expected the rows of this run in {path}, got others; choose another folder, or delete it")
+    if whole < len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+            os.fsync(file.fileno())
+    return len(found)
+
+
+def _cell(value: Any) -> str:
+    """Numbers so that they are read back as the same bits; a vector's with spaces between."""
+    if isinstance(value, timedelta):
+        return _clock(value)
+    if isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, Status):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return " ".join(map(repr, value.tolist()))
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _clock(time: timedelta) -> str:
+    """As `str` writes it, always with microseconds."""
+    text = str(time)
+    return text if "." in text else f"{text}.000000"
+
+
+def _finite(value: Any) -> Any:
+    """The same for JSON, which has no infinity: as text."""
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
