@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
-from berncert.extractor.bounds.spectral import Geometry, Pair, _frequency_bounds, conv_norm_bound
+from berncert.extractor.bounds.spectral_norm import Geometry, Pair, _frequency_bounds, conv_norm_bound
 
 GRAM_STEPS = 6
 STARTS = 3  # of the Lanczos iteration that stands for the truth where the matrix is too large

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor import lipschitz_table
-from berncert.extractor.bounds.gains import NormGains
-from berncert.extractor.bounds.layer import LayerBound
-from berncert.extractor.freezing.modules import operations_of
+from berncert.extractor.bounds.layer_bound import LayerBound
+from berncert.extractor.bounds.norm_gains import NormGains
+from berncert.extractor.freezing.registration import operations_of
 
 INF = math.inf
 PLAIN = (1.0, 2.0, INF)

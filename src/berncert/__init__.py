@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from berncert.certification.results import ImageEstimates as ImageEstimates
     from berncert.certification.rootfinding import estimate as estimate
     from berncert.extractor import FrozenNetwork as FrozenNetwork
+    from berncert.extractor import UnitCube as UnitCube
+    from berncert.extractor import build as build
     from berncert.extractor import freeze as freeze
     from berncert.extractor import lipschitz_bound as lipschitz_bound
     from berncert.extractor import lipschitz_table as lipschitz_table
+    from berncert.extractor import register_bound as register_bound
     from berncert.floor.claims import Status as Status
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
@@ -37,12 +40,14 @@ HOMES = {
     "certification.methods": ("Estimate", "Exact", "Randomized"),
     "certification.results": ("Certificates", "Estimates", "ImageCertificates", "ImageEstimates"),
     "certification.rootfinding": ("estimate",),
-    "extractor": ("FrozenNetwork", "freeze", "lipschitz_bound", "lipschitz_table"),
+    "extractor": (
+        "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
+    ),
     "floor.claims": ("Status",),
     "models.checkpoint": ("load", "save"),
     "polynomial": ("SmoothedHead", "smooth"),
     "training.loop": ("train",),
-}
+}  # fmt: skip
 """Module -> the public names that are defined there."""
 __all__ = sorted(name for names in HOMES.values() for name in names)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import berncert
 from berncert.extractor import FrozenNetwork, Normalise, UnitCube, build, freeze, lipschitz_bound
-from berncert.extractor.freezing.modules import VOUCHED
+from berncert.extractor.freezing.registration import RULES
 from berncert.extractor.frozen import Step
 from berncert.extractor.lipschitz import lipschitz_table
 from berncert.extractor.operations import Scale
@@ -400,7 +400,7 @@ def test_threads_share_plain_arithmetic_and_put_the_callers_back() -> None:
             seen.add(setting.fp32_precision)
             return x * 1
 
-    berncert.lipschitz_bound.register(Spy, lambda module, shape: 1.0)  # type: ignore[attr-defined]
+    berncert.register_bound(Spy, lambda module, shape: 1.0)
     try:
         frozen = freeze(nn.Sequential(Spy(), nn.Linear(8, 8)).eval(), (8,))
         setting.fp32_precision = "bf16"
@@ -415,7 +415,7 @@ def test_threads_share_plain_arithmetic_and_put_the_callers_back() -> None:
         assert setting.fp32_precision == "bf16"
     finally:
         setting.fp32_precision = before
-        del VOUCHED[Spy]
+        del RULES[Spy]
 
 
 @pytest.mark.parametrize(

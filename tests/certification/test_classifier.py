@@ -26,7 +26,7 @@ from berncert.extractor import (
     orthogonal,
     spectral,
 )
-from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.norm_gains import conversion
 
 NORMS = [1.0, 2.0, math.inf]
 

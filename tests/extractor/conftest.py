@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from berncert.extractor.freezing.modules import VOUCHED
+from berncert.extractor.freezing.registration import RULES
 
 
 @pytest.fixture
 def registry() -> Iterator[None]:
-    """The layers that a test vouches for are forgotten afterwards."""
-    before = dict(VOUCHED)
+    """The rules that a test registers are forgotten afterwards."""
+    before = dict(RULES)
     yield
-    VOUCHED.clear()
-    VOUCHED.update(before)
+    RULES.clear()
+    RULES.update(before)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from networks import seeded
 from torch import Tensor
 
-from berncert.extractor.bounds.layer import Shape
+from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.frozen import FrozenNetwork, Step
 from berncert.extractor.operations import (
     Activation,

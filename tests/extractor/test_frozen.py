@@ -17,7 +17,7 @@ from operation_examples import EXAMPLES, Example, names, network_of
 from torch import Tensor, nn
 
 from berncert.extractor import FrozenNetwork, MaxMin, Normalise, UnitCube, freeze, lipschitz_table
-from berncert.extractor.frozen import Step, interpret, plain_arithmetic
+from berncert.extractor.frozen import Step, interpret
 from berncert.extractor.operations import (
     OPERATIONS,
     Activation,
@@ -273,17 +273,6 @@ def test_a_network_whose_numbers_do_not_fit_single_precision_is_run_in_double_on
             network(x)
 
 
-def test_settings_of_the_arithmetic_are_as_they_were_afterwards() -> None:
-    before = torch.backends.mkldnn.matmul.fp32_precision
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-    try:
-        with plain_arithmetic():
-            assert torch.backends.mkldnn.matmul.fp32_precision == "ieee"
-        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
-    finally:
-        torch.backends.mkldnn.matmul.fp32_precision = before
-
-
 def test_mixed_precision_around_a_network_does_not_reach_it() -> None:
     network = sample()
     x = images(network).float()
@@ -351,7 +340,7 @@ WRONG: dict[str, Callable[[Any, Any], Any]] = {
     "a shape of too many axes": lambda data, tensors: data.update(input_shape=[*[1] * 16, 3]),
     "an unknown operation": step(operation="Exp"),
     "an abstract operation": step(operation="Layer"),
-    "an operation that runs code": step(operation="Vouched"),
+    "an operation that runs code": step(operation="Registered"),
     "an operation that is a list": step(operation=["Linear"]),
     "an operation that is nothing": step(operation=None),
     "an input of the future": step(inputs=[1]),

@@ -17,8 +17,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 import berncert
 from berncert.certification.classifier import Classifier
-from berncert.extractor import Extractor, FrozenNetwork, build, freeze, lipschitz_bound, lipschitz_table, proof_cache
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor import Extractor, FrozenNetwork, build, freeze, lipschitz_table, proof_cache, register_bound
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.proof_cache import proven
 
 SHAPE = (1, 4, 4)
@@ -257,9 +257,9 @@ class Sine(nn.Module):
         return torch.sin(x)
 
 
-def test_a_layer_that_a_user_vouches_for_is_asked_each_time(registry: None, proofs: Counter, kept: Path) -> None:
+def test_a_registered_layer_is_proven_again_each_time(registry: None, proofs: Counter, kept: Path) -> None:
     for factor in (1.0, 3.0):
-        lipschitz_bound.register(Sine, lambda module, shape, factor=factor: factor)
+        register_bound(Sine, lambda module, shape, factor=factor: factor)
         network = freeze(nn.Sequential(Sine()), (3,))
         for _ in range(2):
             assert proven(network, 2.0, DOUBLE).gains.factor(2.0, 2.0) == pytest.approx(factor)

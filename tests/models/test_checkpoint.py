@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import berncert
 from berncert.certification.classifier import Classifier
 from berncert.extractor import build
-from berncert.extractor.freezing.modules import VOUCHED
+from berncert.extractor.freezing.registration import RULES
 from berncert.models import checkpoint
 from berncert.models.checkpoint import FORMAT, load, open_checkpoint, save, shipped_models
 from berncert.models.heads import HEADS, build_head, smoothed
@@ -226,12 +226,12 @@ def test_what_a_file_cannot_hold_is_refused(path: Path) -> None:
         save(Classifier(Own(), model.head), path)
     with pytest.raises(TypeError, match="freeze a network first"):
         save(Own(), path)  # type: ignore[arg-type]
-    berncert.lipschitz_bound.register(Own, lambda module, shape: 2.0)  # type: ignore[attr-defined]
+    berncert.register_bound(Own, lambda module, shape: 2.0)
     try:
         with pytest.raises(TypeError, match=r"of your own; write it with layers that berncert knows"):
             save(Classifier(Own(), model.head).eval(), path, input_shape=(1, 4, 4))
     finally:
-        del VOUCHED[Own]
+        del RULES[Own]
     assert list(path.parent.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ import torch
 from explained_toys import saved
 
 import berncert
-from berncert.extractor.bounds.gains import conversion
+from berncert.extractor.bounds.norm_gains import conversion
 from berncert.models.checkpoint import FORMAT, open_checkpoint, save, shipped_models
 from berncert.models.inspection import inspect
 from berncert.models.tensor_file import read_tensors, write_tensors

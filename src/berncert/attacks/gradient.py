@@ -17,7 +17,7 @@ from berncert.certification.inputs import checked_images, placement
 from berncert.certification.methods import Batch
 from berncert.certification.prepared import frozen_classifier
 from berncert.certification.results import AttackResults
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.evaluation import require_evaluation
 from berncert.floor.arguments import checked_count
 from berncert.floor.progress import Bar
 

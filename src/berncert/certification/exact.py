@@ -16,8 +16,8 @@ from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.prepared import PreparedModel
 from berncert.certification.results import Certificates, ImageCertificates
-from berncert.extractor.bounds.gains import SMALLEST, conversion
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Status
 from berncert.polynomial import SmoothedHead

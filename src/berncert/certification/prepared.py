@@ -12,9 +12,9 @@ from torch import Tensor
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import ONE_EACH, placement
 from berncert.extractor import FrozenNetwork
-from berncert.extractor.bounds.gains import conversion
-from berncert.extractor.bounds.value import ValueBound
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.bounds.norm_gains import conversion
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.evaluation import require_evaluation
 from berncert.extractor.proof_cache import proven
 from berncert.floor.arguments import checked_count
 from berncert.floor.arrays import Floats

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from berncert.certification.inputs import ONE_EACH, checked_images, placement, tried_on
 from berncert.certification.methods import Batch, Randomized
 from berncert.certification.results import ABSTAIN, RandomizedCertificates
-from berncert.extractor.freezing.modules import require_evaluation
+from berncert.extractor.evaluation import require_evaluation
 from berncert.floor.arguments import checked_index
 from berncert.floor.arrays import Floats, Ints
 from berncert.floor.progress import Bar

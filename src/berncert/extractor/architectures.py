@@ -28,7 +28,7 @@ class Extractor(nn.Module):
 
     @property
     def lipschitz_estimate(self) -> float | None:
-        """What the construction aims at, for training; what holds is proven by `lipschitz_bound`. None if nothing."""
+        """The bound that the construction aims at, not a proven one: for training. None if it aims at none."""
         side, std = self.description["side"], self.description["std"]
         return None if side is None else 1 / (side * min(std or [1.0]))
 
@@ -60,23 +60,23 @@ class Concatenation(nn.Module):
 
 @dataclass
 class Construction:
-    """A network being built: its layers so far, and the shape of what comes out of them. Halving a map rounds up."""
+    """A network being built: its layers so far, and the shape of their output. Halving a map rounds up."""
 
     shape: tuple[int, ...]
     layers: list[nn.Module] = field(default_factory=list)
 
     def add(self, *layers: nn.Module, channels: int | None = None, stride: int = 1) -> Self:
-        """These layers, that give so many channels, and maps smaller by the stride."""
+        """Append layers that give this many channels, on maps that are smaller by the stride."""
         self.layers += layers
         self.shape = (channels or self.shape[0], *(-(-n // stride) for n in self.shape[1:]))
         return self
 
     def fork(self) -> Self:
-        """An empty branch that starts here."""
+        """An empty branch that starts from the current shape."""
         return replace(self, layers=[])
 
     def flatten(self) -> Self:
-        """One row of numbers."""
+        """Append what makes one row of numbers of a map."""
         if len(self.shape) > 1:
             self.layers.append(nn.Flatten())
             self.shape = (math.prod(self.shape),)
@@ -129,7 +129,7 @@ class Lipschitz(Construction):
 
 
 def _blank(layer: L) -> L:
-    """No bias, and next to no weight: with more noise in `almost_orthogonal` a deep network would start dead."""
+    """The layer with its bias at 0 and its weight near 0: more noise would make a deep network start dead."""
     with torch.no_grad():
         layer.weight.mul_(0.01)
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def _blank(layer: L) -> L:
 class Paper(Construction):
     """The usual networks for CIFAR with Miyato's normalisation of every weight, and a sigmoid at the end (AAAI-21).
 
-    Their bound is what it is: a 3x3 convolution may stretch 3 times, a skip adds 1, a concatenation adds in squares.
+    Nothing bounds them: a 3x3 convolution may stretch 3 times, a skip adds 1, a concatenation adds in squares.
     """
 
     batch_norm: bool = field(default=True, kw_only=True)
@@ -259,7 +259,7 @@ def _repeats(depth: int, each: int, rest: int) -> int:
     return (depth - rest) // each
 
 
-ARCHITECTURES: dict[str, Callable[..., None]] = {  # what adds layers to a construction; its keywords are the options
+ARCHITECTURES: dict[str, Callable[..., None]] = {  # functions that add layers; their keywords are options
     "mlp": mlp, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
     "resnet": resnet, "resnet20": partial(resnet, depth=20), "resnet110": partial(resnet, depth=110),
     "wide_resnet": wide_resnet, "wide_resnet10_2": partial(wide_resnet, depth=10, widen=2),
@@ -279,7 +279,7 @@ def build(
     """The extractor of this name for images of this shape (without the batch), with features in [0,1]^dim.
 
     `side` is that of the cube at the end of `lipschitz`, 1 unless given: the bound is 1 / side. `mean` and `std`
-    normalise each channel first; the bound is then divided by the least std. `default_options` tells the other options.
+    normalise each channel first; the bound is then divided by the least std. `default_options` lists the other options.
     """
     settings = {"dim": 1, **default_options(name, construction)}
     chosen = {"dim": dim, **options} | ({} if side is None else {"side": float(side)})
@@ -305,10 +305,10 @@ def build(
 
 
 def default_options(name: str, construction: str = "lipschitz") -> dict[str, Any]:
-    """What `build` lets one choose for this architecture in this construction, with the defaults."""
-    for word, value, table in (("name", name, ARCHITECTURES), ("construction", construction, _STARTS)):
+    """The options of `build` for this architecture in this construction, with their defaults."""
+    for argument, value, table in (("name", name, ARCHITECTURES), ("construction", construction, _STARTS)):
         if value not in table:
-            raise ValueError(f"expected a {word} out of {', '.join(table)}; got {value!r}")
+            raise ValueError(f"expected a {argument} out of {', '.join(table)}; got {value!r}")
     return _keywords(_STARTS[construction]) | _keywords(ARCHITECTURES[name])
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.layer import Shape
-from berncert.extractor.operations import OPERATIONS, Operation, Vouched
+from berncert.extractor.arithmetic import plain_arithmetic
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.operations import OPERATIONS, Operation
 from berncert.extractor.operations.base import require_size
 
 V = TypeVar("V")
@@ -31,9 +29,9 @@ class Step:
     operation: Operation
     inputs: tuple[int, ...]
     name: str
-    """Of the module or function in the network that it comes from."""
+    """The name of the module or function in the network that it comes from."""
     layer: str
-    """What kind of layer that is."""
+    """The type of that module, or the name of that function."""
 
 
 class FrozenNetwork(nn.Module):
@@ -52,11 +50,11 @@ class FrozenNetwork(nn.Module):
         self.about = dict(about or {})
         """Where it comes from, as plain JSON: for people, nothing depends on it."""
         self.shapes = _checked_shapes(self.input_shape, self.steps)
-        """Of the image, and of the result of each step, without the batch."""
+        """The shapes of the image and of the result of each step, without the batch."""
 
     @property
     def output_shape(self) -> Shape:
-        """Of what it returns, without the batch."""
+        """The shape of its output, without the batch."""
         return self.shapes[-1]
 
     @property
@@ -81,7 +79,7 @@ class FrozenNetwork(nn.Module):
             return interpret(self._cast(x.dtype, x.device), x, lambda step, values: step.operation.evaluate(*values))
 
     def _cast(self, dtype: torch.dtype, device: torch.device) -> Sequence[Step]:
-        """The steps with their numbers in this dtype on this device, each time anew: a number may have been changed."""
+        """The steps in this dtype on this device, converted again at each call: a number may have been changed."""
         if dtype == torch.float64 and device.type == "cpu":
             return self.steps
         try:
@@ -90,10 +88,10 @@ class FrozenNetwork(nn.Module):
             raise ValueError(f"expected a network that can be run in {dtype}, got one whose {error}") from error
 
     def digest(self) -> str:
-        """The same for networks that compute the same by the same steps: numbers, settings, order."""
+        """A checksum, the same for networks whose steps have the same numbers, settings and order."""
         for step in self.steps:
-            if _vouched(step):
-                raise TypeError(f"{step.name} is a layer of your own: what it computes cannot be told from its numbers")
+            if not step.operation.in_files:
+                raise TypeError(f"{step.name} is a layer of your own: its numbers do not determine what it computes")
         digest = hashlib.sha256(json.dumps([list(self.input_shape), *map(_described, self.steps)]).encode())
         for step in self.steps:
             for name, tensor in step.operation.tensors().items():
@@ -132,7 +130,7 @@ class FrozenNetwork(nn.Module):
     def from_data(cls, data: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> FrozenNetwork:
         """The network that `as_data` wrote; a ValueError for anything that is not one."""
         try:
-            steps = [_read_step(number, told, tensors) for number, told in enumerate(data["steps"], start=1)]
+            steps = [_read_step(number, entry, tensors) for number, entry in enumerate(data["steps"], start=1)]
             return cls(_tuples(data["input_shape"]), steps, data.get("about"))
         except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError) as error:
             raise ValueError(f"expected the steps of a frozen network, got something else ({error!r})") from error
@@ -142,7 +140,7 @@ class FrozenNetwork(nn.Module):
 
 
 def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, ...]], V]) -> V:
-    """Walk through the steps with whatever is carried in the place of values, and return what the last one gives."""
+    """Visit the steps in order, with anything in the place of values, and return what the last visit gives."""
     values: dict[int, V] = {0: start}
     last_use = {number: at for at, step in enumerate(steps, start=1) for number in step.inputs}
     for at, step in enumerate(steps, start=1):
@@ -151,63 +149,6 @@ def interpret(steps: Sequence[Step], start: V, visit: Callable[[Step, tuple[V, .
             if last_use[number] == at:
                 del values[number]
     return values[len(steps)]
-
-
-class _Settings:
-    """Torch's settings of its arithmetic, which all threads share: plain while any frozen network computes."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.stack = Lock(), 0, ExitStack()
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                self._set()
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.stack.close()
-
-    def _set(self) -> None:
-        backends: Any = torch.backends
-        self.stack.enter_context(backends.nnpack.flags(enabled=False))
-        if torch.cuda.is_available():
-            self.stack.enter_context(backends.cudnn.flags(enabled=False, allow_tf32=False))
-        if platform.machine().lower() not in ("x86_64", "amd64"):
-            onednn = backends.mkldnn.set_flags
-            self.stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
-        for part in (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv):
-            chosen = part.fp32_precision
-            if chosen not in ("none", "ieee"):
-                inherited = chosen == backends.fp32_precision
-                self.stack.callback(setattr, part, "fp32_precision", "none" if inherited else chosen)
-                part.fp32_precision = "ieee"
-
-
-_SETTINGS = _Settings()
-
-
-@contextmanager
-def plain_arithmetic() -> Iterator[None]:
-    """The arithmetic that rounding bounds assume: sums of products in the dtype of the values, in any order.
-
-    No reduced precision (TF32, bfloat16, automatic mixed precision), and no convolutions by way of transforms
-    (Winograd, FFT), which NNPACK and cuDNN may choose, and oneDNN on other processors than x86.
-    """
-    _SETTINGS.enter()
-    try:
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            yield
-    finally:
-        _SETTINGS.leave()
-
-
-def on_cpu() -> AbstractContextManager[object]:
-    """New tensors are made on the CPU, whatever the caller's default device is."""
-    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 def _checked_shapes(input_shape: Shape, steps: Sequence[Step]) -> tuple[Shape, ...]:
@@ -239,17 +180,17 @@ def _described(step: Step) -> dict[str, Any]:
     return {"operation": name, "inputs": list(step.inputs), "settings": step.operation.settings()}
 
 
-def _read_step(number: int, told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
-    if told["operation"] not in OPERATIONS:
-        raise ValueError(f"expected an operation out of {', '.join(OPERATIONS)}, got {told['operation']!r}")
-    own = {name: _widened(tensors[f"{number}.{name}"]) for name in told["tensors"]}
-    settings = {name: _tuples(value) for name, value in told["settings"].items()}
-    operation = OPERATIONS[told["operation"]](**settings, **own)
-    return Step(operation, _tuples(told["inputs"]), str(told["name"]), str(told["layer"]))
+def _read_step(number: int, entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
+    if entry["operation"] not in OPERATIONS:
+        raise ValueError(f"expected an operation out of {', '.join(OPERATIONS)}, got {entry['operation']!r}")
+    numbers = {name: _widened(tensors[f"{number}.{name}"]) for name in entry["tensors"]}
+    settings = {name: _tuples(value) for name, value in entry["settings"].items()}
+    operation = OPERATIONS[entry["operation"]](**settings, **numbers)
+    return Step(operation, _tuples(entry["inputs"]), str(entry["name"]), str(entry["layer"]))
 
 
 def _widened(tensor: Tensor) -> Tensor:
-    """In float64 or int64: what is narrower in a file is the same number."""
+    """The tensor in float64 or int64, which hold every number of the narrower types in files."""
     if tensor.dtype not in (torch.float64, torch.float32, torch.int64, torch.int32):
         raise ValueError(f"expected numbers in float64, float32, int64 or int32, got {tensor.dtype}")
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64, copy=True).contiguous()
@@ -260,9 +201,5 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as tuples."""
+    """The value with all lists, which JSON has, as tuples."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _vouched(step: Step) -> bool:
-    return isinstance(step.operation, Vouched)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.spectral import Pair
+from berncert.extractor.operations.groupwise import reflected_pairs, require_groups, sorted_groups
 from berncert.extractor.operations.linear import potential_step
-from berncert.extractor.operations.rearranging import reflected_pairs, require_groups, sorted_groups
 
 
 class MaxMin(nn.Module):
@@ -116,9 +115,12 @@ class PotentialStep(nn.Module):
             )
         self.inner = inner
 
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """The stride, padding, dilation and groups of a convolution; nothing for a linear layer."""
+        if isinstance(self.inner, nn.Linear):
+            return ()
+        return (*(tuple(getattr(self.inner, n)) for n in ("stride", "padding", "dilation")), self.inner.groups)
+
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.inner
-        if isinstance(inner, nn.Linear):
-            return potential_step(x, inner.weight, inner.bias)
-        stride, padding, dilation = (cast(Pair, getattr(inner, name)) for name in ("stride", "padding", "dilation"))
-        return potential_step(x, inner.weight, inner.bias, stride, padding, dilation, inner.groups)
+        return potential_step(x, self.inner.weight, self.inner.bias, *self.settings)

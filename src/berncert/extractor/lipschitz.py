@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 from torch import nn
 
-from berncert.extractor.bounds.gains import NormGains, norms_with
-from berncert.extractor.bounds.spectral import UNIT
-from berncert.extractor.bounds.value import ValueBound
-from berncert.extractor.freezing import freeze, register
-from berncert.extractor.frozen import Step, interpret, on_cpu
+from berncert.extractor.arithmetic import on_cpu
+from berncert.extractor.bounds.norm_gains import NormGains, norms_with
+from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.freezing.freeze import freeze
+from berncert.extractor.frozen import Step, interpret
 from berncert.floor.arguments import checked_norm
 from berncert.floor.progress import Bar
 from berncert.floor.rounding import ceil_digits, trimmed
@@ -30,9 +31,9 @@ class LipschitzRow:
     name: str
     layer: str
     shape: tuple[int, ...]
-    """Of its output."""
+    """The shape of its output."""
     factor: float
-    """Its own bound; NaN for a step that joins several values."""
+    """The bound of this layer alone; NaN for a step that joins several values."""
     running: float
     """The bound from the image to its output."""
 
@@ -129,11 +130,6 @@ def lipschitz_bound(
     f is the frozen network: see `freeze`. Every step must have a proof, and one that has none is a TypeError. `norm` is
     the p of the norm, 1 <= p <= inf. Evaluation mode only.
 
-    A layer of your own: `lipschitz_bound.register(MyLayer, rule)`, see there.
+    A layer of your own gets its bound with `register_bound`.
     """
     return lipschitz_table(network, input_shape, norm, progress=progress).bound
-
-
-lipschitz_bound.register = register  # type: ignore[attr-defined]
-
-__all__ = ["LipschitzRow", "LipschitzTable", "lipschitz_bound", "lipschitz_table", "register"]

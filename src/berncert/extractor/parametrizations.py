@@ -14,24 +14,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.spectral_norm import (
     Geometry,
     Pair,
+    cached_matrix_norm_bound,
     conv_norm_bound,
-    matrix_norm_bound,
     regardless_of_size,
-    remembered,
 )
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
 M = TypeVar("M", bound=nn.Module)
 
 HEADROOM = 1 + 2.0**-30
-"""Beyond the proven norm, so that rounding the divided weight leaves it at 1 or less."""
+"""A factor on the proven norm, so that the divided weight has norm 1 or less after rounding."""
 RIDGE = 1e-6  # of the mean square: keeps a Cholesky factor alive when columns grow alike; the norm stays below 1
 PROBE = 16  # the size of the map, at least, on which power iteration steers a convolution
-
-_remembered_matrix_norm = remembered(matrix_norm_bound)
 
 
 def spectral(layer: L, size: Pair | None = None) -> L:
@@ -86,7 +83,7 @@ def export(module: M) -> M:
 
 
 def _plain(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
-    """The module with its parametrisations carried out. Torch's own way to do that would spoil the original's class."""
+    """The module with its parametrised weights as plain ones. Torch's way to do that spoils the original's class."""
     for name, child in module._modules.items():  # also those that are registered twice
         if child is not None and name != "parametrizations":
             module._modules[name] = done[child] if child in done else done.setdefault(child, _plain(child, done))
@@ -169,7 +166,7 @@ class _DividedByNorm(nn.Module):
 
     def _proven(self, weight: Tensor) -> float:
         if self.geometry is None:
-            bound = _remembered_matrix_norm(weight)
+            bound = cached_matrix_norm_bound(weight)
         else:
             bound = conv_norm_bound(weight, self.geometry, self.size)
         return bound or 1.0

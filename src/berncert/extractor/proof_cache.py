@@ -19,11 +19,10 @@ import numpy as np
 import platformdirs
 import torch
 
-from berncert.extractor.bounds.gains import NormGains, norms_with
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.norm_gains import NormGains, norms_with
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.frozen import FrozenNetwork
 from berncert.extractor.lipschitz import lipschitz_table
-from berncert.extractor.operations import Vouched
 
 VARIABLE = "BERNCERT_CACHE"
 _MEMORY: dict[str, ValueBound] = {}
@@ -32,9 +31,9 @@ MOST_REMEMBERED = 64
 
 def proven(network: FrozenNetwork, norm: float, unit: float, progress: bool | None = None) -> ValueBound:
     """What is proven of the features of this network, for this norm of the pixels and this rounding unit."""
-    if any(isinstance(step.operation, Vouched) for step in network.steps):
+    if not all(step.operation.in_files for step in network.steps):  # what a user's layer computes has no checksum
         return lipschitz_table(network, network.input_shape, norm, unit=unit, progress=progress).value
-    question = f"{network.digest()} {norms_with(norm)} {unit!r} {_code()}"
+    question = f"{network.digest()} {norms_with(norm)} {unit!r} {_code_checksum()}"
     key = hashlib.sha256(question.encode()).hexdigest()
     found = _MEMORY.get(key) or _read(key, network)
     if found is None:
@@ -47,13 +46,13 @@ def proven(network: FrozenNetwork, norm: float, unit: float, progress: bool | No
 
 
 def folder() -> Path:
-    """Where proofs are kept."""
+    """The folder in which proofs are kept."""
     return Path(os.environ.get(VARIABLE) or platformdirs.user_cache_path("berncert")) / "proofs"
 
 
 @cache
-def _code() -> str:
-    """A checksum of the code that proves, and the version of torch: another one proves again."""
+def _code_checksum() -> str:
+    """A checksum of the code that proves and of torch's version: after a change of either all is proven again."""
     digest = hashlib.sha256(torch.__version__.encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -64,7 +63,7 @@ def _read(key: str, network: FrozenNetwork) -> ValueBound | None:
     try:
         entry = json.loads((folder() / f"{key}.json").read_text("utf-8"))
         found = _from_json(entry) if entry.get("key") == key else None
-        return found if found is not None and _may_be(found, network) else None
+        return found if found is not None and _is_plausible(found, network) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # nothing there, or nothing that can be read: it is proven again
 
@@ -78,8 +77,8 @@ def _write(key: str, value: ValueBound) -> None:
         partial.replace(folder() / f"{key}.json")
 
 
-def _may_be(found: ValueBound, network: FrozenNetwork) -> bool:
-    """Whether these are facts of a value of that shape at all."""
+def _is_plausible(found: ValueBound, network: FrozenNetwork) -> bool:
+    """Whether these numbers can be bounds of a value of that shape."""
     numbers = (found.gains.factors, found.size, found.error, found.peak)
     whole = all(bool((part >= 0).all()) for part in numbers)  # NaN is not
     return found.shape == network.output_shape and whole and found.limits[0] <= found.limits[1]

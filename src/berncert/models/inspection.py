@@ -13,8 +13,8 @@ from torch import nn
 
 from berncert.certification.prepared import routes
 from berncert.extractor import FrozenNetwork, LipschitzTable, lipschitz_table
-from berncert.extractor.bounds.gains import conversion
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.norm_gains import conversion
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arguments import checked_norm
 from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from berncert.models.heads import smoothed

@@ -146,7 +146,7 @@ def _interval_weights(degree: int, lower: Tensor, upper: Tensor) -> Tensor:
 
 def _evaluate(coefficients: Tensor, x: Tensor) -> Tensor:
     first, *others = _per_axis(basis, coefficients, x)
-    values = first @ _rows_of_first_axis(coefficients)
+    values = first @ coefficients.movedim(0, -1).flatten(1)  # classes last: contractions run along contiguous memory
     for weights in others:  # one axis at a time: the full basis is never built
         values = _contract(values, weights)
     return values
@@ -198,11 +198,6 @@ def _per_axis(weigh: Callable[[int, Tensor], Tensor], coefficients: Tensor, x: T
     degrees = [size - 1 for size in coefficients.shape[1:]]
     weighed = {degree: weigh(degree, x) for degree in set(degrees)}
     return [weighed[degree][:, axis] for axis, degree in enumerate(degrees)]
-
-
-def _rows_of_first_axis(coefficients: Tensor) -> Tensor:
-    """(n_1+1, rest * K): with the classes last, every contraction runs along contiguous memory."""
-    return coefficients.movedim(0, -1).flatten(1)
 
 
 def _in_chunks(kernel: Callable[[Tensor, Tensor], T], coefficients: Tensor, x: Tensor, elements: int) -> list[T]:

@@ -24,7 +24,7 @@ def degrees_per_axis(dim: int, degree: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def positive_int(name: str, value: object) -> int:
-    """value as an int >= 1; numpy's integers count, booleans do not."""
+    """The value as an int >= 1; numpy's integers count, booleans do not."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -49,7 +49,7 @@ def grid_batches(degrees: Sequence[int], batch_size: int) -> Iterator[Tensor]:
 
 
 def check_fits(classes: int, degrees: Sequence[int], dtype: torch.dtype, device: torch.device) -> None:
-    """A MemoryError that names the size, when the coefficients would not fit; raised before they are allocated."""
+    """Raise a MemoryError that names the size if the coefficients would not fit, before they are allocated."""
     count = classes * math.prod(n + 1 for n in degrees)
     size = count * dtype.itemsize
     available = available_bytes(device)
@@ -62,7 +62,7 @@ def check_fits(classes: int, degrees: Sequence[int], dtype: torch.dtype, device:
 
 
 def available_bytes(device: torch.device) -> int:
-    """What can still be allocated on the device; where the system does not say, as if without limit."""
+    """How many bytes can still be allocated on the device; 2^63 where the system does not say."""
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -16,7 +16,7 @@ from berncert.polynomial import bernstein
 from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches, positive_int
 
 Head = Callable[[Tensor], Tensor | npt.NDArray[Any]]
-"""Takes (M, dim) features in [0,1]^dim, returns (M, K) logits."""
+"""A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits."""
 
 
 class SmoothedHead(nn.Module):
@@ -39,17 +39,17 @@ class SmoothedHead(nn.Module):
 
     @property
     def classes(self) -> int:
-        """K."""
+        """The number of classes, K."""
         return self.coefficients.shape[0]
 
     @property
     def dim(self) -> int:
-        """d, the number of features."""
+        """The number of features, d."""
         return self.coefficients.ndim - 1
 
     @property
     def degree(self) -> tuple[int, ...]:
-        """(n_1, ..., n_d)."""
+        """The degree along each axis, (n_1, ..., n_d)."""
         return tuple(size - 1 for size in self.coefficients.shape[1:])
 
     def forward(self, features: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ def smooth(
     grid is sent in batches, in the given dtype and on the given device, by default those of a module's parameters,
     else float64 on the CPU; the coefficients keep the dtype and device of the logits.
 
-    A module is sampled in evaluation mode, without gradients, and put back. With `differentiable=True` it is sampled
-    in the mode it is in, and gradients of the smoothed head reach its parameters.
+    A module is sampled in evaluation mode, without gradients, and then returned to the mode that it was in. With
+    `differentiable=True` it is sampled in the mode it is in, and gradients of the smoothed head reach its parameters.
     """
     if not callable(head):
         raise TypeError(f"expected a callable head (features -> logits), got {type(head).__name__}")
@@ -95,7 +95,11 @@ def smooth(
     dtype, device = _placement(head, dtype, device)
     check_fits(2, degrees, dtype, torch.device(device))  # with the fewest classes, before anything is done
     samples: list[Tensor] = []
-    with _sampling(head, differentiable):
+    with ExitStack() as stack:
+        if not differentiable:
+            stack.enter_context(torch.no_grad())
+        if isinstance(head, nn.Module) and not differentiable:
+            stack.enter_context(evaluating(head))
         for grid in grid_batches(degrees, batch_size):
             points = grid.to(dtype).to(device)
             logits = _checked_logits(head(points), points, differentiable)
@@ -112,18 +116,8 @@ def smooth(
 
 
 @contextmanager
-def _sampling(head: Head, differentiable: bool) -> Iterator[None]:
-    """Evaluation mode without gradients, each submodule put back as it was; nothing is touched if differentiable."""
-    if differentiable:
-        yield
-        return
-    with evaluating(head) if isinstance(head, nn.Module) else nullcontext(), torch.no_grad():
-        yield
-
-
-@contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode, each submodule put back as it was."""
+    """Keep the module in evaluation mode; afterwards each submodule is in the mode that it was in."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         for part, _ in modes:

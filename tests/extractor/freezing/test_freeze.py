@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from truth import INF, assert_linear_bounded, assert_smooth_bounded
 
-from berncert.extractor import MaxMin, build, freeze, lipschitz_bound, lipschitz_table
+from berncert.extractor import MaxMin, UnitCube, build, freeze, lipschitz_bound, lipschitz_table
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -41,6 +41,15 @@ def test_a_layer_used_twice_counts_twice() -> None:
     assert table.bound == pytest.approx(6.0, rel=1e-9)
     assert [row.name for row in table] == ["l", "l", "add"]
     assert [row.factor for row in table][:2] == pytest.approx([3.0, 3.0], rel=1e-9)
+
+
+@pytest.mark.parametrize("between", [nn.Identity(), nn.Dropout(), nn.Flatten()], ids=lambda m: type(m).__name__)
+def test_each_call_of_a_layer_that_is_called_with_its_own_result_is_a_row(between: nn.Module) -> None:
+    cube = UnitCube(0.5)  # three operations, which make one row
+    table = lipschitz_table(net(lambda s, x: s.cube(s.cube(s.between(s.cube(x)))), cube=cube, between=between), (3,))
+    assert [row.name for row in table] == ["cube", "cube (call 2)", "cube (call 3)"]
+    assert [row.factor for row in table] == pytest.approx([2.0, 2.0, 2.0], rel=1e-9)
+    assert [row.running for row in table] == pytest.approx([2.0, 4.0, 8.0], rel=1e-9)
 
 
 def test_a_network_that_returns_its_input_or_an_early_value_is_bounded_as_that() -> None:

@@ -1,4 +1,4 @@
-"""Which modules are translated, by their exact type, and which are followed; layers that a user vouches for."""
+"""Which modules are translated, by their exact type, and which are followed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from berncert.extractor import (
     lipschitz_bound,
     lipschitz_table,
 )
-from berncert.extractor.freezing.modules import IDLE, MOVING, TRANSLATIONS, is_leaf
-from berncert.extractor.operations import Vouched
+from berncert.extractor.freezing.modules import IDLE, REARRANGING_MODULES, TRANSLATIONS
+from berncert.extractor.freezing.registration import is_leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 
@@ -74,7 +74,7 @@ def test_a_module_is_frozen_to_operations_that_compute_the_same(i: int) -> None:
 
 def test_every_module_that_is_translated_is_tested_here() -> None:
     here = {type(module) for module, _ in MODULES}
-    assert {*TRANSLATIONS, *MOVING, *IDLE} == here
+    assert {*TRANSLATIONS, *REARRANGING_MODULES, *IDLE} == here
 
 
 # ---- subclasses ----
@@ -155,75 +155,6 @@ def test_a_module_one_of_whose_methods_was_replaced_is_followed_or_refused() -> 
     original = layer._conv_forward
     layer._conv_forward = lambda x, weight, bias: 10 * original(x, weight, bias)  # type: ignore[method-assign]
     assert lipschitz_bound(nn.Sequential(layer), (3, 2, 2)) == pytest.approx(10 * plain, rel=1e-9)
-
-
-class Base(nn.Module):
-    def act(self, x: Tensor) -> Tensor:
-        return x
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.act(x)
-
-
-class Louder(Base):
-    def act(self, x: Tensor) -> Tensor:
-        return 10 * x
-
-
-def test_what_a_user_says_of_a_class_is_not_believed_of_its_subclasses(registry: None) -> None:
-    lipschitz_bound.register(Base, lambda module, shape: 1.0)
-    assert lipschitz_bound(Base(), (3,)) == pytest.approx(1.0)
-    assert lipschitz_bound(Louder(), (3,)) == pytest.approx(10.0)
-
-
-# ---- layers that a user vouches for ----
-
-
-class Sine(nn.Module):
-    def __init__(self, factor: float = 2.0) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.tensor(factor))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sin(x.mul_(self.factor))  # in place
-
-
-def test_a_layer_that_a_user_vouches_for_is_run_as_it_is_and_changes_nothing_else(registry: None) -> None:
-    lipschitz_bound.register(Sine, lambda module, shape: float(module.factor.detach().abs()))
-    network = nn.Sequential(nn.Linear(3, 4), Sine(), nn.Linear(4, 2))
-    frozen = freeze(network, (3,))
-    assert isinstance(frozen.steps[1].operation, Vouched)
-    for dtype in (torch.float64, torch.float32):
-        x = torch.rand(5, 3, dtype=dtype)
-        with torch.no_grad():
-            torch.testing.assert_close(frozen(x), copy.deepcopy(network).to(dtype)(x))
-    network[1].factor.data.fill_(9.0)  # the frozen network has its own
-    assert lipschitz_table(frozen, (3,)).rows[1].factor == pytest.approx(2.0, rel=1e-9)
-    for refused in (frozen.digest, frozen.as_data):
-        with pytest.raises(TypeError, match="of your own"):
-            refused()
-
-
-def test_a_rule_for_a_module_that_is_known_takes_the_place_of_its_translation(registry: None) -> None:
-    lipschitz_bound.register(nn.ReLU, lambda module, shape: 3.0)
-    assert lipschitz_bound(nn.ReLU(), (3,)) == pytest.approx(3.0)
-
-
-def test_a_vouched_layer_that_does_not_take_its_input_or_mixes_the_batch_is_refused(registry: None) -> None:
-    class Picky(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.view(len(x), 7)
-
-    class Mixing(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.sum(0)
-
-    for kind in (Picky, Mixing):
-        lipschitz_bound.register(kind, lambda module, shape: 1.0)
-    with pytest.raises(ValueError, match=r"Picky does not take an input of shape \(5,\).*check input_shape"):
-        lipschitz_bound(Picky(), (5,))
-    with pytest.raises(TypeError, match="Mixing to keep the batch apart"):
-        lipschitz_bound(Mixing(), (5,))
 
 
 # ---- what a module must be ----

@@ -6,24 +6,25 @@ import copy
 import json
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.layer import Shape
-from berncert.extractor.freezing.modules import is_leaf, kind_of, require_evaluation
+from berncert.extractor.arithmetic import on_cpu, plain_arithmetic
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.evaluation import layer_name, require_evaluation
 from berncert.extractor.freezing.tracing import refuse_stale_values, trace
 from berncert.extractor.freezing.translation import Translator
-from berncert.extractor.frozen import FrozenNetwork, Step, interpret, on_cpu, plain_arithmetic
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret
 from berncert.extractor.parametrizations import export
 
 PROBES = (5, 3)
-"""Numbers of images that steps are tried with: what differs between them depends on the batch."""
+"""The sizes of the two batches that steps are tried with: what differs between them depends on the batch."""
 BATCHES = (1, 4)
 SCALES = (0.0, 1.0, 1e-3, 1e5)
-"""Of the images that both networks are run on, one for each row of the largest batch."""
+"""The scales of the images that both networks are run on, one for each row of the largest batch."""
 TOLERANCES = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
 """How far the user's network may be from the frozen one, relative to the greatest output."""
 
@@ -46,14 +47,14 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
         raise TypeError(f"expected a torch module, got {type(network).__name__}")
     shape = checked_shape(input_shape)
     require_evaluation(network)
-    with _quiet():
+    with _isolated():
         same, exact = _copies(network)
         frozen = FrozenNetwork(shape, _steps(exact, shape, PROBES[0]), _about(network))
         if not _same_steps(frozen.steps, _steps(exact, shape, PROBES[1])):
             raise TypeError(
                 "the network is not the same each time it is followed, or not for batches of another size: something "
                 "random, or a state that changes; take it out, or register a bound for that part with "
-                "lipschitz_bound.register"
+                "berncert.register_bound"
             )
         try:
             _compare(frozen, exact, same, shape)
@@ -64,12 +65,10 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Nothing of the caller's is changed: no generator is drawn from, no gradient taken, nothing made elsewhere."""
-    with ExitStack() as stack:
-        for part in (torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic()):
-            stack.enter_context(part)
-        stack.enter_context(torch.random.fork_rng(devices=[]))
+def _isolated() -> Iterator[None]:
+    """Change nothing of the caller's: no generator is drawn from, no gradient taken, no tensor made on a device."""
+    generators = torch.random.fork_rng(devices=[])
+    with torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic(), generators:
         yield
 
 
@@ -79,11 +78,11 @@ def _about(network: nn.Module) -> dict[str, Any]:
     try:
         return dict(json.loads(json.dumps(about)))
     except (TypeError, ValueError, RecursionError):
-        return {"name": kind_of(network)}
+        return {"name": layer_name(network)}
 
 
 def checked_shape(input_shape: Sequence[int]) -> Shape:
-    """The shape of one image, as whole numbers >= 1; anything else is a ValueError."""
+    """The shape of one image, as whole numbers >= 1; raises a ValueError for anything else."""
     try:
         shape = tuple(int(n) for n in input_shape)
     except (TypeError, ValueError):
@@ -99,20 +98,20 @@ def _copies(network: nn.Module) -> tuple[nn.Module, nn.Module]:
         same, exact = copy.deepcopy(network), export(network).cpu()
     except (AttributeError, RuntimeError, TypeError, pickle.PicklingError) as error:  # whatever a user's module holds
         raise TypeError(f"expected a network that can be copied, got {type(network).__name__}: {error}") from error
-    mine, its = ({k: v for k, v in n.state_dict().items() if torch.is_tensor(v)} for n in (network, same))
-    if mine.keys() != its.keys() or not all(_same_numbers(mine[key], its[key]) for key in mine):
+    original, copied = ({k: v for k, v in n.state_dict().items() if torch.is_tensor(v)} for n in (network, same))
+    if original.keys() != copied.keys() or not all(_same_numbers(original[key], copied[key]) for key in original):
         raise TypeError(f"expected a network whose copy is the same, got {type(network).__name__}, whose copy differs")
     return same, exact
 
 
 def _same_numbers(a: Tensor, b: Tensor) -> bool:
-    """Also where some of them are no numbers: that is said of the layer that they are in."""
+    """Whether all entries agree, NaN with NaN: what is not finite is an error later, which names its layer."""
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def _steps(exact: nn.Module, shape: Shape, batch: int) -> list[Step]:
     root = nn.Sequential(exact)  # so that a single layer is traced as a layer
-    graph = trace(root, is_leaf)
+    graph = trace(root)
     steps = Translator(root, shape, batch).translate(graph)
     if batch == min(PROBES):
         image = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -137,7 +136,7 @@ def _same_steps(a: Sequence[Step], b: Sequence[Step]) -> bool:
 
 
 def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape: Shape) -> None:
-    """An error if the network computes something else than its frozen form, in float64 or in its own dtype."""
+    """Raise a TypeError if the network computes something else than its frozen form, in float64 or in its own dtype."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(max(BATCHES), *shape, generator=generator, dtype=torch.float64)
     images = noise * torch.tensor(SCALES, dtype=torch.float64).view(-1, *(1,) * len(shape))
@@ -146,7 +145,7 @@ def _compare(frozen: FrozenNetwork, exact: nn.Module, network: nn.Module, shape:
     usual = float(expected[1].abs().max())
     for size in BATCHES:
         _require_close(_run(exact, images[-size:]), expected[-size:], usual, "in float64")
-    # in less than float64 functions of the last image, which is large, may have no digit right
+    # in less than float64 functions of the last image, which is large, may have no correct digit
     like = next((t for t in (*network.parameters(), *network.buffers()) if t.is_floating_point()), images)
     if like.dtype in (torch.float32, torch.float64) or like.device.type != "cpu":  # not all compute in half precision
         _require_close(_run(network, images[:-1].to(like)), expected[:-1], usual, f"in {like.dtype}")
@@ -163,7 +162,7 @@ def _run(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def _require_close(found: Tensor, expected: Tensor, usual: float, where: str) -> None:
-    """Row by row, relative to the greatest output of the row or of a usual image."""
+    """Raise a TypeError if a row differs too much, relative to the greatest output of the row or of a usual image."""
     tolerance = TOLERANCES.get(found.dtype, 0.3)
     least = 1e-300 if found.dtype == torch.float64 else 1e-30  # what is less may be flushed to zero
     found = found.detach().cpu().double()
@@ -180,5 +179,5 @@ def _require_close(found: Tensor, expected: Tensor, usual: float, where: str) ->
     raise TypeError(
         f"the network does not compute what its forward says when it is followed: {got}, {where}, on a batch of "
         f"{len(expected)}; something random, a state that changes, a test of the type or the number of its images; "
-        "take it out, or register a bound for that part with lipschitz_bound.register"
+        "take it out, or register a bound for that part with berncert.register_bound"
     )

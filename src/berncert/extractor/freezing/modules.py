@@ -1,56 +1,28 @@
-"""Modules of torch and of this package as operations, by their exact type; and layers that a user vouches for."""
+"""Modules of torch and of this package as operations, by their exact type. To add a layer, add a translation here."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast, overload
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
 
 from berncert.extractor import layers
-from berncert.extractor.bounds.gains import Known
-from berncert.extractor.bounds.layer import LayerBound, Shape, length
-from berncert.extractor.bounds.spectral import Pair
-from berncert.extractor.operations import (
-    Activation,
-    AdaptiveAverage,
-    AdaptiveMaximum,
-    AveragePool,
-    Celu,
-    Clamp,
-    Convolution,
-    Elu,
-    GroupSort,
-    Householder,
-    Layer,
-    Leaky,
-    Linear,
-    MaximumPool,
-    PotentialStep,
-    Scale,
-    Shift,
-    Softmax,
-    Softplus,
-    Vouched,
-)
-from berncert.extractor.operations.base import layer_bound_of
+from berncert.extractor import operations as ops
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.bounds.spectral_norm import Pair
+from berncert.extractor.evaluation import layer_name
 from berncert.extractor.parametrizations import geometry_of
 
-Rule = Callable[[Any, Shape], "LayerBound | Known | float"]
-"""From a module and the shape of its input (without batch) to what is proven of it; a number is a bound in l2."""
-Translation = Callable[[Any, Shape], Sequence[Layer]]
-"""From a module and the shape of its input to the operations that do the same, one after the other."""
+Operations = Sequence[ops.Layer]
+"""Operations one after the other."""
+Translation = Callable[[Any, Shape], Operations]
+"""From a module and the shape of its input to the operations that do the same."""
 
-VOUCHED: dict[type[nn.Module], Rule] = {}
-TRANSLATIONS: dict[type[nn.Module], Translation] = {}
-R = TypeVar("R", bound=Rule)
-T = TypeVar("T", bound=Translation)
 
-MOVING: tuple[type[nn.Module], ...] = (
+REARRANGING_MODULES: tuple[type[nn.Module], ...] = (
     nn.Flatten, nn.Unflatten, nn.PixelUnshuffle, nn.PixelShuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d,
     nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
 )  # fmt: skip
@@ -62,113 +34,8 @@ IDLE: tuple[type[nn.Module], ...] = (
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-@overload
-def register(kind: type[nn.Module], rule: R) -> R: ...
-@overload
-def register(kind: type[nn.Module]) -> Callable[[R], R]: ...
-def register(kind: type[nn.Module], rule: Any = None) -> Any:
-    """Vouch for a layer of yours: from now on networks that contain it have a bound.
-
-    `rule(module, input_shape)` returns its Lipschitz constant in l2 as a number, or {(s, t): bound from norm s to
-    norm t}, or a `LayerBound` that also says what rounding can do. It may also be decorated with
-    `@lipschitz_bound.register(MyLayer)`. Your code is then part of what is certified: it cannot be saved, and what it
-    computes is taken at your word.
-    """
-    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-        raise TypeError(f"expected a class of torch modules, got {kind!r}; register the type, not an instance")
-    if rule is None:
-        return lambda given: register(kind, given)
-    if not callable(rule):
-        raise TypeError(f"expected a rule(module, input_shape), got {rule!r}; e.g. lambda module, shape: 1.0")
-    VOUCHED[kind] = rule
-    return rule
-
-
-def translates(*kinds: type[nn.Module]) -> Callable[[T], T]:
-    """Enter a translation of these modules."""
-
-    def enter(translation: T) -> T:
-        TRANSLATIONS.update(dict.fromkeys(kinds, translation))
-        return translation
-
-    return enter
-
-
-def is_leaf(module: nn.Module) -> bool:
-    """Whether tracing stops here: where the module is known by its exact type, or is torch's and cannot be opened.
-
-    A subclass is no leaf, whatever it changes or inherits: its own forward is followed. Nor is a module one of whose
-    methods was replaced.
-    """
-    kind = type(module)
-    if kind in VOUCHED:
-        return True
-    if any(callable(getattr(kind, name, None)) for name in vars(module)):
-        return False
-    known = kind in TRANSLATIONS or kind in MOVING or kind in IDLE or kind in BATCH_NORMS
-    return known or (kind.__module__.startswith("torch.nn") and kind not in CONTAINERS)
-
-
-def operations_of(module: nn.Module, shape: Shape) -> Sequence[Layer]:
-    """The operations that do what the module does with inputs of this shape."""
-    kind = type(module)
-    if kind in VOUCHED:
-        return [_vouched(module, shape)]
-    if kind not in TRANSLATIONS:
-        raise TypeError(
-            f"no Lipschitz bound is known for {kind_of(module)}; register one with lipschitz_bound.register, or "
-            "replace the layer (docs/layers.md lists those with a proof)"
-        )
-    return TRANSLATIONS[kind](module, shape)
-
-
-def require_plain(module: nn.Module) -> None:
-    """An error if a module in use is in training mode or has hooks; weights that hooks compute are computed here."""
-    require_evaluation(module)
-    anywhere = nn.modules.module._global_forward_hooks or nn.modules.module._global_forward_pre_hooks
-    for part in module.modules():
-        before = list(part._forward_pre_hooks.values())
-        if part._forward_hooks or anywhere or not all(isinstance(hook, SpectralNorm | WeightNorm) for hook in before):
-            raise TypeError(f"expected {kind_of(part)} without hooks, got some, which may change its output")
-        for hook in before:
-            hook(part, ())
-
-
-def require_evaluation(module: nn.Module) -> None:
-    """An error if any part of the module computes something else in training, and is in training."""
-    changing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
-    for part in module.modules():
-        legacy = any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values())
-        if part.training and (isinstance(part, changing) or hasattr(part, "parametrizations") or legacy):
-            raise ValueError(
-                f"expected evaluation mode, got {kind_of(part)} in training mode, in which it does not compute a "
-                "fixed function; call .eval() on the network"
-            )
-
-
-def kind_of(module: nn.Module) -> str:
-    """What a layer is called in tables and errors."""
-    return type(module).__name__.removeprefix("Parametrized")
-
-
-def _vouched(module: nn.Module, shape: Shape) -> Vouched:
-    module = copy.deepcopy(module)
-    try:
-        with torch.no_grad():
-            out = module(torch.zeros(2, *shape, dtype=torch.float64))
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"{kind_of(module)} does not take an input of shape {shape} ({str(error).splitlines()[0]}); "
-            "check input_shape: channels, height, width, without the batch"
-        ) from error
-    if not isinstance(out, Tensor) or len(out.shape) < 1 or len(out) != 2:
-        raise TypeError(f"expected {kind_of(module)} to keep the batch apart and return one tensor")
-    bound = layer_bound_of(VOUCHED[type(module)](module, shape), length(out[0]))
-    return Vouched(module, bound, (shape, tuple(out.shape[1:])))
-
-
 def constant(value: Any, name: str = "constant") -> Tensor:
-    """A number or tensor as float64, the very same number, in memory of its own."""
+    """A copy of a number or tensor in float64, with exactly the same value."""
     wide = torch.float64 if isinstance(value, float) else None  # torch would make it float32
     tensor = torch.as_tensor(value, dtype=wide).detach().cpu()
     if tensor.is_complex():
@@ -185,65 +52,43 @@ def _optional(value: Tensor | None, name: str) -> Tensor | None:
     return None if value is None else constant(value, name)
 
 
-@translates(nn.Linear)
-def _linear(module: nn.Linear, shape: Shape) -> Sequence[Layer]:
-    return [Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))]
-
-
-@translates(nn.Conv2d)
-def _convolution(module: nn.Conv2d, shape: Shape) -> Sequence[Layer]:
+def _convolution(module: nn.Conv2d, shape: Shape) -> Operations:
     g = geometry_of(module)
     weight, bias = constant(module.weight, "weight"), _optional(module.bias, "bias")
-    return [Convolution(weight, bias, g.stride, g.padding, g.dilation, g.groups, g.mode)]
+    return [ops.Convolution(weight, bias, g.stride, g.padding, g.dilation, g.groups, g.mode)]
 
 
-@translates(layers.PotentialStep)
-def _potential_step(module: layers.PotentialStep, shape: Shape) -> Sequence[Layer]:
+def _potential_step(module: layers.PotentialStep, shape: Shape) -> Operations:
     inner = module.inner
     if type(inner) not in (nn.Linear, nn.Conv2d):
         raise TypeError(f"expected a PotentialStep around a Linear or Conv2d, got {type(inner).__name__}")
     weight, bias = constant(inner.weight, "weight"), _optional(inner.bias, "bias")
-    if isinstance(inner, nn.Linear):
-        return [PotentialStep(weight, bias)]
-    stride, padding, dilation = (cast(Pair, tuple(getattr(inner, name))) for name in ("stride", "padding", "dilation"))
-    return [PotentialStep(weight, bias, stride, padding, dilation, inner.groups)]
+    return [ops.PotentialStep(weight, bias, *module.settings)]
 
 
-@translates(layers.Normalise)
-def _normalise(module: layers.Normalise, shape: Shape) -> Sequence[Layer]:
+def _normalise(module: layers.Normalise, shape: Shape) -> Operations:
     mean, std = constant(module.mean, "mean"), constant(module.std, "std")
     if len(module.std) not in (1, shape[0]) or mean.shape != std.shape or not (std > 0).all():
         raise ValueError(f"expected a mean and a positive std for each of {shape[0]} channels, got {module}")
-    return [Shift(_by_channel(-mean, shape)), Scale(_by_channel(std, shape), divide=True)]
+    return [ops.Shift(_by_channel(-mean, shape)), ops.Scale(_by_channel(std, shape), divide=True)]
 
 
 def _by_channel(values: Tensor, shape: Shape) -> Tensor:
     return values.reshape(-1, *(1,) * (len(shape) - 1))
 
 
-@translates(layers.UnitCube)
-def _unit_cube(module: layers.UnitCube, shape: Shape) -> Sequence[Layer]:
-    return [Scale(constant(module.side, "side"), divide=True), Shift(constant(0.5)), Clamp(0.0, 1.0)]
-
-
-@translates(layers.MaxMin, layers.GroupSort)
-def _group_sort(module: layers.MaxMin | layers.GroupSort, shape: Shape) -> Sequence[Layer]:
-    return [GroupSort(getattr(module, "group_size", 2))]
-
-
-@translates(layers.Householder)
-def _householder(module: layers.Householder, shape: Shape) -> Sequence[Layer]:
+def _householder(module: layers.Householder, shape: Shape) -> Operations:
     half = constant(module.angle, "angle") / 2
-    return [Householder(torch.stack([half.sin(), -half.cos()]))]
+    return [ops.Householder(torch.stack([half.sin(), -half.cos()]))]
 
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """What batch normalisation does in evaluation: (x - mean) gamma / sqrt(var + eps) + beta, for each channel."""
+    """The scale and shift of each channel: in evaluation it computes (x - mean) gamma / sqrt(var + eps) + beta."""
     if module.running_var is None or module.running_mean is None:
-        raise ValueError(f"expected running statistics, got none; {kind_of(module)} then mixes the batch")
+        raise ValueError(f"expected running statistics, got none; {layer_name(module)} then mixes the batch")
     mean, variance = constant(module.running_mean, "mean"), constant(module.running_var, "var")
     if not (variance >= 0).all() or not (variance + module.eps > 0).all():
         raise ValueError("expected a running variance >= 0, and > 0 with eps, got less; the layer divides by its root")
@@ -253,85 +98,53 @@ def scale_and_shift(module: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Te
     return scale, (0 * ones if beta is None else constant(beta, "bias")) - scale * mean
 
 
-@translates(*BATCH_NORMS)
-def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Sequence[Layer]:
+def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operations:
     scale, shift = scale_and_shift(module)
     if shape[:1] != (len(scale),) or len(shape) not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
-        raise ValueError(f"expected {len(scale)} channels as {kind_of(module)} takes them, got shape {shape}")
-    return [Scale(_by_channel(scale, shape)), Shift(_by_channel(shift, shape))]
+        raise ValueError(f"expected {len(scale)} channels as {layer_name(module)} takes them, got shape {shape}")
+    return [ops.Scale(_by_channel(scale, shape)), ops.Shift(_by_channel(shift, shape))]
 
 
-def folded(layer: Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Layer | None:
+def folded(layer: ops.Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> ops.Layer | None:
     """A linear operation with the batch normalisation of its result, of this shape, in its numbers; or None."""
-    if not isinstance(layer, Linear | Convolution) or (isinstance(layer, Linear) and len(shape) != 1):
+    if not isinstance(layer, ops.Linear | ops.Convolution) or (isinstance(layer, ops.Linear) and len(shape) != 1):
         return None
     scale, shift = scale_and_shift(module)
     if len(scale) != len(layer.weight):
         return None
     weight = layer.weight * scale.view(-1, *(1,) * (layer.weight.ndim - 1))
     bias = shift if layer.bias is None else layer.bias * scale + shift
-    if isinstance(layer, Linear):
-        return Linear(weight, bias)
-    return Convolution(weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups, layer.mode)
+    return replace(layer, weight=weight, bias=bias)
 
 
-def _activation(name: str) -> Translation:
-    return lambda module, shape: [Activation(name)]
+def _activation(module: nn.Module, shape: Shape) -> Operations:
+    return [ops.Activation(type(module).__name__.lower())]
 
 
-TRANSLATIONS |= {
-    nn.ReLU: _activation("relu"),
-    nn.ReLU6: _activation("relu6"),
-    nn.Tanh: _activation("tanh"),
-    nn.Sigmoid: _activation("sigmoid"),
-    nn.Hardsigmoid: _activation("hardsigmoid"),
-    nn.Hardswish: _activation("hardswish"),
-    nn.SiLU: _activation("silu"),
-    nn.Mish: _activation("mish"),
-    nn.Softsign: _activation("softsign"),
-    nn.LogSigmoid: _activation("logsigmoid"),
-    nn.SELU: _activation("selu"),
-    nn.ELU: lambda module, shape: [Elu(float(module.alpha))],
-    nn.CELU: lambda module, shape: [Celu(float(module.alpha))],
-    nn.LeakyReLU: lambda module, shape: [Leaky(constant(module.negative_slope, "negative_slope"))],
-    nn.RReLU: lambda module, shape: [Leaky(constant((module.lower + module.upper) / 2, "slope"))],
-    nn.Hardtanh: lambda module, shape: [Clamp(float(module.min_val), float(module.max_val))],
-}
-
-
-@translates(nn.GELU)
-def _gelu(module: nn.GELU, shape: Shape) -> Sequence[Layer]:
-    return [Activation("gelu" if module.approximate == "none" else "gelu_tanh")]
-
-
-@translates(nn.PReLU)
-def _prelu(module: nn.PReLU, shape: Shape) -> Sequence[Layer]:
+def _prelu(module: nn.PReLU, shape: Shape) -> Operations:
     slopes = constant(module.weight, "weight")
-    return [Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
+    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
 
 
-@translates(nn.Softplus)
-def _softplus(module: nn.Softplus, shape: Shape) -> Sequence[Layer]:
+def _softplus(module: nn.Softplus, shape: Shape) -> Operations:
     if not 20 <= module.threshold <= 80:
         raise ValueError(
             f"expected a Softplus with a threshold from 20 to 80, got {module.threshold}; below that it jumps where it "
-            "goes over to x, and has no Lipschitz bound, and above float32 overflows before it does"
+            "switches to x, and has no Lipschitz bound, and above float32 overflows before it does"
         )
-    return [Softplus(float(module.beta))]
+    return [ops.Softplus(float(module.beta))]
 
 
-@translates(nn.Threshold)
-def _threshold(module: nn.Threshold, shape: Shape) -> Sequence[Layer]:
+def _threshold(module: nn.Threshold, shape: Shape) -> Operations:
     if module.value != module.threshold:
         raise ValueError(f"expected a Threshold whose value is its threshold, got {module}; it jumps elsewhere")
-    return [Clamp(float(module.value), None)]
+    return [ops.Clamp(float(module.value), None)]
 
 
-@translates(nn.Softmax)
-def _softmax(module: nn.Softmax, shape: Shape) -> Sequence[Layer]:
+def _softmax(module: nn.Softmax, shape: Shape) -> Operations:
     if module.dim is None or module.dim % (len(shape) + 1) == 0 or not abs(module.dim) <= len(shape):
         raise ValueError(f"expected a Softmax over a dimension other than the batch's, got dim={module.dim}")
-    return [Softmax(module.dim % (len(shape) + 1) - 1)]
+    return [ops.Softmax(module.dim % (len(shape) + 1) - 1)]
 
 
 def _pair(value: Any) -> Pair:
@@ -339,31 +152,52 @@ def _pair(value: Any) -> Pair:
     return cast(Pair, tuple(int(n) if n == int(n) else n for n in pair))
 
 
-@translates(nn.MaxPool2d)
-def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Sequence[Layer]:
+def _max_pool(module: nn.MaxPool2d, shape: Shape) -> Operations:
     _refuse_indices(module)
-    kernel, stride, padding, dilation = (
-        _pair(v) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
-    )
-    return [MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
+    kernel, stride, padding, dilation = map(_pair, (module.kernel_size, module.stride, module.padding, module.dilation))
+    return [ops.MaximumPool(kernel, stride, padding, bool(module.ceil_mode), dilation)]
 
 
-@translates(nn.AvgPool2d)
-def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Sequence[Layer]:
-    kernel, stride, padding = (_pair(v) for v in (module.kernel_size, module.stride, module.padding))
+def _average_pool(module: nn.AvgPool2d, shape: Shape) -> Operations:
+    kernel, stride, padding = map(_pair, (module.kernel_size, module.stride, module.padding))
     counted, divisor = bool(module.count_include_pad), module.divisor_override
-    return [AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
+    return [ops.AveragePool(kernel, stride, padding, bool(module.ceil_mode), counted, divisor)]
 
 
-@translates(nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d)
-def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Sequence[Layer]:
+def _adaptive(module: nn.AdaptiveMaxPool2d | nn.AdaptiveAvgPool2d, shape: Shape) -> Operations:
     _refuse_indices(module)
     size = module.output_size
     wanted = tuple(size) if isinstance(size, tuple | list) else (size, size)
     outputs = cast(Pair, tuple(n if m is None else m for m, n in zip(wanted, shape[1:], strict=False)))
-    return [(AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else AdaptiveAverage)(outputs)]
+    return [(ops.AdaptiveMaximum if isinstance(module, nn.AdaptiveMaxPool2d) else ops.AdaptiveAverage)(outputs)]
 
 
 def _refuse_indices(module: nn.Module) -> None:
     if getattr(module, "return_indices", False):
-        raise ValueError(f"expected a {kind_of(module)} that returns its maxima only, got return_indices=True")
+        raise ValueError(f"expected a {layer_name(module)} that returns its maxima only, got return_indices=True")
+
+
+ACTIVATIONS = (
+    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.Hardsigmoid, nn.Hardswish, nn.SiLU, nn.Mish, nn.Softsign, nn.LogSigmoid,
+    nn.SELU,
+)  # fmt: skip
+TRANSLATIONS: dict[type[nn.Module], Translation] = {
+    **dict.fromkeys(ACTIVATIONS, _activation),
+    nn.Conv2d: _convolution, layers.PotentialStep: _potential_step, layers.Normalise: _normalise,
+    layers.Householder: _householder, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
+    nn.Softplus: _softplus, nn.Threshold: _threshold, nn.Softmax: _softmax, nn.MaxPool2d: _max_pool,
+    nn.AvgPool2d: _average_pool, nn.AdaptiveMaxPool2d: _adaptive, nn.AdaptiveAvgPool2d: _adaptive,
+    nn.Linear: lambda module, shape: [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))],
+    layers.MaxMin: lambda module, shape: [ops.GroupSort(2)],
+    layers.GroupSort: lambda module, shape: [ops.GroupSort(module.group_size)],
+    nn.ELU: lambda module, shape: [ops.Elu(float(module.alpha))],
+    nn.CELU: lambda module, shape: [ops.Celu(float(module.alpha))],
+    nn.LeakyReLU: lambda module, shape: [ops.Leaky(constant(module.negative_slope, "negative_slope"))],
+    nn.RReLU: lambda module, shape: [ops.Leaky(constant((module.lower + module.upper) / 2, "slope"))],
+    nn.GELU: lambda module, shape: [ops.Activation("gelu" if module.approximate == "none" else "gelu_tanh")],
+    layers.UnitCube: lambda module, shape: [
+        ops.Scale(constant(module.side, "side"), divide=True), ops.Shift(constant(0.5)), ops.Clamp(0.0, 1.0)
+    ],
+    nn.Hardtanh: lambda module, shape: [ops.Clamp(float(module.min_val), float(module.max_val))],
+}  # fmt: skip
+"""Every layer with a proof: docs/layers.md lists them for users."""

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from berncert.extractor.freezing.registration import is_leaf
+
 IN_PLACE: dict[Any, Any] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
@@ -21,45 +23,33 @@ def _refuse_hash(self: Any) -> int:
     raise TypeError("a value of the network, or its size, decides what is looked up")
 
 
+def _recorded(change: Any) -> Callable[[Any, Any], fx.Proxy]:
+    """A method that records the change in place as a step of its own."""
+    return lambda self, other: self.tracer.create_proxy("call_function", change, (self, other), {})
+
+
 class _Attribute(fx.proxy.Attribute):
-    """A stand-in for e.g. x.shape, which decides nothing."""
+    """A stand-in for e.g. x.shape, on which no decision can depend."""
 
     __hash__ = _refuse_hash
 
 
 class _Value(fx.Proxy):
-    """A stand-in for a value that decides nothing, and records `x += y` as a change in place."""
+    """A stand-in for a value, on which no decision can depend; it records `x += y` as a change in place."""
 
     __hash__ = _refuse_hash
 
     def __getattr__(self, k: str) -> fx.proxy.Attribute:
         return _Attribute(self, k)
 
-    def _changed(self, change: Any, other: Any) -> fx.Proxy:
-        return self.tracer.create_proxy("call_function", change, (self, other), {})
-
-    def __iadd__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.iadd, other)
-
-    def __isub__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.isub, other)
-
-    def __imul__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.imul, other)
-
-    def __itruediv__(self, other: Any) -> fx.Proxy:
-        return self._changed(operator.itruediv, other)
+    __iadd__, __isub__, __imul__, __itruediv__ = map(_recorded, IN_PLACE)
 
 
 class _Tracer(fx.Tracer):
     """Follows a network down to the modules that are translated as they are, or that nothing can look into."""
 
-    def __init__(self, is_leaf: Callable[[nn.Module], bool]) -> None:
-        super().__init__()
-        self._is_leaf = is_leaf
-
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return self._is_leaf(m)
+        return is_leaf(m)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Value(node, self)
@@ -70,26 +60,26 @@ class _Tracer(fx.Tracer):
         return super().create_node(*args, **kwargs)
 
 
-def trace(root: nn.Module, is_leaf: Callable[[nn.Module], bool]) -> fx.Graph:
+def trace(root: nn.Module) -> fx.Graph:
     """The steps of the network, modules that are leaves unopened."""
     try:
-        return _Tracer(is_leaf).trace(root)
+        return _Tracer().trace(root)
     except Exception as error:  # whatever the user's forward does with a stand-in for its input
         raise TypeError(
             f"the forward of {type(next(root.children())).__name__} cannot be followed ({error}); build it from "
-            "modules, or register a bound for it with lipschitz_bound.register"
+            "modules, or register a bound for it with berncert.register_bound"
         ) from error
 
 
 def name_of(node: fx.Node) -> str:
-    """What the step is called in tables and errors: as the user named the module, or by what it does."""
+    """The name of the step in tables and errors: as the user named the module, or by what it does."""
     if node.op == "call_module":
         return "the network" if node.target == "0" else str(node.target).removeprefix("0.")
     return node.name.removeprefix("_0_")
 
 
 def refuse_stale_values(root: nn.Module, graph: fx.Graph, image: Tensor, *, must_run: bool = True) -> None:
-    """An error if a step changes in place what a later step looks at, or a constant. The network is run and watched."""
+    """Run the network; raise a TypeError if a step changes in place a constant, or what a later step looks at."""
     constants = {name: (t, t._version) for name, t in (*root.named_parameters(), *root.named_buffers())}
     try:
         with torch.no_grad():

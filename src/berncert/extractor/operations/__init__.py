@@ -1,11 +1,12 @@
 """The operations of frozen networks. Each is one class: evaluation, shape, bound, rounding and limits side by side."""
 
-from berncert.extractor.operations.base import Layer, Operation, Vouched
+from berncert.extractor.operations.base import Layer, Operation
 from berncert.extractor.operations.combining import Add, Concatenate
 from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
+from berncert.extractor.operations.groupwise import GroupSort, Householder, Softmax
 from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
 from berncert.extractor.operations.pooling import AdaptiveAverage, AdaptiveMaximum, AveragePool, MaximumPool
-from berncert.extractor.operations.rearranging import Gather, GroupSort, Householder, Reshape, Softmax
+from berncert.extractor.operations.rearranging import Gather, Reshape
 
 OPERATIONS: dict[str, type[Operation]] = {
     kind.__name__: kind
@@ -18,31 +19,7 @@ OPERATIONS: dict[str, type[Operation]] = {
 """By name, as files write them. Nothing else can be read from a file."""
 
 __all__ = [
-    "OPERATIONS",
-    "Activation",
-    "AdaptiveAverage",
-    "AdaptiveMaximum",
-    "Add",
-    "AveragePool",
-    "Celu",
-    "Clamp",
-    "Concatenate",
-    "Convolution",
-    "Elu",
-    "Gather",
-    "GroupSort",
-    "Householder",
-    "Layer",
-    "Leaky",
-    "Linear",
-    "MaximumPool",
-    "Mean",
-    "Operation",
-    "PotentialStep",
-    "Reshape",
-    "Scale",
-    "Shift",
-    "Softmax",
-    "Softplus",
-    "Vouched",
-]
+    "OPERATIONS", "Activation", "AdaptiveAverage", "AdaptiveMaximum", "Add", "AveragePool", "Celu", "Clamp",
+    "Concatenate", "Convolution", "Elu", "Gather", "GroupSort", "Householder", "Layer", "Leaky", "Linear",
+    "MaximumPool", "Mean", "Operation", "PotentialStep", "Reshape", "Scale", "Shift", "Softmax", "Softplus",
+]  # fmt: skip

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from berncert.extractor.bounds.gains import Known, NormGains
-from berncert.extractor.bounds.layer import LayerBound, Shape
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape
+from berncert.extractor.bounds.norm_gains import NormGains
+from berncert.extractor.bounds.value_bound import ValueBound
 
 MOST_NUMBERS = 2**25
-"""In one value of one image: a file cannot ask for more memory than that."""
+"""The most numbers in one value of one image: a file cannot ask for more memory than that."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operation(ABC):
-    """One operation: its fields are float64 tensors, whole-number tensors, and plain numbers, words and tuples.
+    """One operation: its fields are float64 tensors, whole-number tensors, and plain numbers, strings and tuples.
 
     Values have the batch as their first axis, and each row of a result depends on the same row of the arguments only.
     """
@@ -38,14 +36,14 @@ class Operation(ABC):
 
     @abstractmethod
     def output_shape(self, *shapes: Shape) -> Shape:
-        """The shape of the result, without the batch; a ValueError where the arguments do not fit."""
+        """The shape of the result, without the batch; raises a ValueError where the arguments do not fit."""
 
     @abstractmethod
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         """What is proven of the result, and the operation's own gains; None if it joins several values."""
 
     def check(self) -> None:
-        """A ValueError if the numbers are not those of such an operation: files can hold anything."""
+        """Raise a ValueError if the fields are not those of such an operation: files can hold anything."""
         for name, tensor in self.tensors().items():
             if tensor.dtype != torch.float64:
                 raise ValueError(f"expected {name} in float64, got {tensor.dtype}")
@@ -83,74 +81,27 @@ class Layer(Operation):
 
     @abstractmethod
     def layer_bound(self, shape: Shape) -> LayerBound:
-        """What is proven of it, for inputs of this shape."""
+        """What is proven of the operation, for inputs of this shape."""
 
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         (value,) = values
         return value.through(self.layer_bound(value.shape), self.output_shape(value.shape), unit)
 
 
-@dataclass(frozen=True, eq=False)
-class Vouched(Layer):
-    """A module of the user's with a bound of the user's: `lipschitz_bound.register`. It is taken at their word."""
-
-    in_files: ClassVar[bool] = False
-
-    module: nn.Module
-    known: LayerBound
-    shapes: tuple[Shape, Shape]
-    """Of what it takes and of what it gives."""
-
-    def evaluate(self, *values: Tensor) -> Tensor:
-        (x,) = values
-        result: Tensor = self.module(x.clone())  # it may work in place
-        return result
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        if shapes != (self.shapes[0],):
-            raise ValueError(
-                f"expected an input of shape {self.shapes[0]}, for which the bound was given, got {shapes}"
-            )
-        return self.shapes[1]
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return self.known
-
-    def to(self, dtype: torch.dtype, device: torch.device) -> Vouched:
-        return replace(self, module=copy.deepcopy(self.module).to(device, dtype))
-
-
-def layer_bound_of(said: LayerBound | Known | float, at_zero: float) -> LayerBound:
-    """What a user's rule says, in full and checked; `at_zero` is norm_2(f(0)), for a rule that does not say."""
-    if isinstance(said, int | float) and not isinstance(said, bool):
-        said = {(2.0, 2.0): float(said)}
-    if not isinstance(said, LayerBound):
-        said = LayerBound(said, offset=at_zero)  # type: ignore[arg-type]
-    pairs = said.known if isinstance(said.known, Mapping) else (None,)
-    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise ValueError(f"expected a rule to give a number, {{(s, t): number}} or a LayerBound, got {said.known!r}")
-    known = {(float(s), float(t)): float(factor) for (s, t), factor in said.known.items()}
-    if not known or not all(factor >= 0 for factor in known.values()):  # NaN is not
-        raise ValueError(f"expected bounds >= 0, got {dict(said.known)}; a bound that is not a number proves nothing")
-    if not all(norm >= 1 for pair in known for norm in pair):
-        raise ValueError(f"expected norms p with 1 <= p <= inf, got {list(said.known)}")
-    return replace(said, known=known)
-
-
 def require_map(shape: Shape) -> None:
-    """A ValueError for anything but a map: torch would take the batch for the channels of less."""
+    """Raise a ValueError for anything but a map: of less, torch would take the batch for the channels."""
     if len(shape) != 3:
         raise ValueError(f"expected a map (channels, height, width), got shape {shape}; check input_shape")
 
 
 def require_size(shape: Shape) -> None:
-    """A ValueError for values that are too large to be computed."""
+    """Raise a ValueError for values that are too large to be computed."""
     if len(shape) > 16 or math.prod(shape) > MOST_NUMBERS:
         raise ValueError(f"expected at most {MOST_NUMBERS} numbers, got a value of shape {shape}")
 
 
 def require_numbers(**numbers: Any) -> None:
-    """A ValueError that names the first of these that is not a finite number."""
+    """Raise a ValueError that names the first of these that is not a finite number."""
     for name, value in numbers.items():
         whole = type(value) is int and abs(value) <= 2**53
         if not whole and not (type(value) is float and math.isfinite(value)):
@@ -158,14 +109,14 @@ def require_numbers(**numbers: Any) -> None:
 
 
 def require_counts(least: int, **counts: Any) -> None:
-    """A ValueError that names the first of these that is not a whole number of at least `least`."""
+    """Raise a ValueError that names the first of these that is not a whole number >= least."""
     for name, value in counts.items():
         if type(value) is not int or not least <= value <= 2**28:
             raise ValueError(f"expected {name} to be a whole number >= {least}, got {value!r}")
 
 
 def require_tuples(least: int, size: int | None = None, **tuples: Any) -> None:
-    """A ValueError that names the first of these that is not a tuple of `size` such numbers, or of any number."""
+    """Raise a ValueError that names the first of these that is not a tuple of `size` whole numbers >= least."""
     for name, value in tuples.items():
         if not isinstance(value, tuple) or (size is not None and len(value) != size):
             raise ValueError(f"expected {name} to be {size or 'some'} whole numbers >= {least}, got {value!r}")

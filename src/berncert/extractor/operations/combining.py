@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import NormGains
-from berncert.extractor.bounds.layer import Shape
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.bounds.norm_gains import NormGains
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.operations.base import Operation, require_counts
 
 

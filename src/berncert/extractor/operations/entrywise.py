@@ -11,52 +11,54 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, everywhere
-from berncert.extractor.bounds.layer import LayerBound, Shape, length, root_of
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
+from berncert.extractor.bounds.norm_gains import INF, entrywise_gains
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.operations.base import Layer, require_numbers
 
-ULPS = 8.0  # of a result, that the elementary functions of any common library may be off by
+ULPS = 8.0  # units in the last place by which elementary functions of any common library may be off
 SINGLE = 3.4e38  # the largest numbers of float32
 
 
 class Entrywise(Layer):
-    """Keeps the shape."""
+    """An operation that keeps the shape."""
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        return shapes[0]
-
-
-class WithConstant(Layer):
-    """Has a constant `by` for each entry, for each channel or for all, that fits the value without expanding it."""
-
-    by: Tensor
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        ends = zip(reversed(self.by.shape), reversed(shapes[0]), strict=False)
-        if self.by.ndim > len(shapes[0]) or not all(n in (1, size) for n, size in ends):
-            raise ValueError(f"expected a constant that fits {shapes[0]}, got shape {tuple(self.by.shape)}")
         return shapes[0]
 
 
 @dataclass(frozen=True, eq=False)
-class Shift(WithConstant):
-    """x + by."""
+class WithConstant(Layer):
+    """An operation with a constant `by` that fits the value: see `fits`."""
 
     by: Tensor
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        if not fits(self.by, shapes[0]):
+            raise ValueError(f"expected a constant that fits {shapes[0]}, got shape {tuple(self.by.shape)}")
+        return shapes[0]
+
+
+def fits(constant: Tensor, shape: Shape) -> bool:
+    """Whether the constant has one number for each entry, for each channel or for all, so that nothing is expanded."""
+    ends = zip(reversed(constant.shape), reversed(shape), strict=False)
+    return constant.ndim <= len(shape) and all(n in (1, size) for n, size in ends)
+
+
+class Shift(WithConstant):
+    """x + by."""
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] + self.by
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), length(self.by.expand(shape)), 2)
+        return LayerBound(entrywise_gains(1.0), length(self.by.expand(shape)), 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Scale(WithConstant):
     """x * by, or x / by."""
 
-    by: Tensor
     divide: bool = False
 
     def check(self) -> None:
@@ -79,26 +81,23 @@ class Scale(WithConstant):
         factors = 1 / self.by.abs() if self.divide else self.by.abs()
         exact = not self.divide and bool((self.by.abs() == 1).all())
         steepest = float(factors.max()) if self.by.numel() else 0.0
-        return LayerBound(everywhere(steepest * (1 if exact else 1 + 4 * UNIT)), 0.0, 0 if exact else 4)
+        return LayerBound(entrywise_gains(steepest * (1 if exact else 1 + 4 * UNIT)), 0.0, 0 if exact else 4)
 
 
-@dataclass(frozen=True, eq=False)
 class Leaky(WithConstant):
     """x where x > 0, else by * x: leaky and parametric ReLU."""
-
-    by: Tensor
 
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values
         return torch.where(x > 0, x, x * self.by)
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(max(1.0, float(self.by.abs().max()))), roundings=2)
+        return LayerBound(entrywise_gains(max(1.0, float(self.by.abs().max()))), roundings=2)
 
 
 @dataclass(frozen=True, eq=False)
 class Clamp(Entrywise):
-    """What lies outside is moved to the limit; None is no limit."""
+    """Entries beyond a limit are moved to it; None is no limit."""
 
     low: float | None
     high: float | None
@@ -117,7 +116,7 @@ class Clamp(Entrywise):
         exact = all(math.isinf(limit) or _is_single(limit) for limit in limits)
         constants = max((abs(limit) for limit in limits if math.isfinite(limit)), default=0.0)
         at_zero = constants if not exact else max(0.0, limits[0], -limits[1])
-        return LayerBound(everywhere(1.0), at_zero * root_of(shape), 0 if exact else 2, limits=limits)
+        return LayerBound(entrywise_gains(1.0), at_zero * norm_of_ones(shape), 0 if exact else 2, limits=limits)
 
 
 def _is_single(number: float) -> bool:
@@ -176,8 +175,8 @@ class Activation(Entrywise):
 
     def layer_bound(self, shape: Shape) -> LayerBound:
         curve = CURVES[self.function]
-        offset = curve.at_zero * root_of(shape)
-        return LayerBound(everywhere(curve.steepest), offset, curve.ulps, limits=curve.limits)
+        offset = curve.at_zero * norm_of_ones(shape)
+        return LayerBound(entrywise_gains(curve.steepest), offset, curve.ulps, limits=curve.limits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +193,7 @@ class Elu(Entrywise):
 
     def layer_bound(self, shape: Shape) -> LayerBound:
         steepest = max(1.0, abs(self.alpha))
-        return LayerBound(everywhere(steepest), roundings=ULPS)
+        return LayerBound(entrywise_gains(steepest), roundings=ULPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +212,12 @@ class Celu(Entrywise):
         return torch.where(x > 0, x, self.alpha * torch.expm1(x.clamp(max=0) / self.alpha))
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), roundings=ULPS * 2)
+        return LayerBound(entrywise_gains(1.0), roundings=ULPS * 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Softplus(Entrywise):
-    """log(1 + exp(beta x)) / beta, everywhere: torch's own jumps where it goes over to x."""
+    """log(1 + exp(beta x)) / beta, everywhere: torch's version jumps where it switches to x."""
 
     beta: float
 
@@ -233,4 +232,4 @@ class Softplus(Entrywise):
 
     def layer_bound(self, shape: Shape) -> LayerBound:
         at_zero = math.log(2) / self.beta * (1 + 8 * UNIT)
-        return LayerBound(everywhere(1.0), at_zero * root_of(shape), 4 * ULPS)
+        return LayerBound(entrywise_gains(1.0), at_zero * norm_of_ones(shape), 4 * ULPS)

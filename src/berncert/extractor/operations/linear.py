@@ -9,22 +9,20 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF
-from berncert.extractor.bounds.layer import LayerBound, Shape, absolute_norm, length
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm, length
+from berncert.extractor.bounds.norm_gains import INF
+from berncert.extractor.bounds.spectral_norm import (
     UNIT,
     Geometry,
     Pair,
+    cached_matrix_norm_bound,
     conv_norm_bound,
-    matrix_norm_bound,
     power_of_two,
-    remembered,
     sums_over_inputs,
     sums_over_outputs,
 )
 from berncert.extractor.operations.base import Layer, require_counts, require_map, require_size, require_tuples
 
-matrix_norm = remembered(matrix_norm_bound)
 MODES = ("zeros", "circular", "reflect", "replicate")
 
 
@@ -59,7 +57,7 @@ class Linear(Layer):
             (1.0, 1.0): float(a.sum(dim=0).max()) * wider,
             (1.0, 2.0): float(a.norm(dim=0).max()) * wider,
             (1.0, INF): float(a.max()) * wider,
-            (2.0, 2.0): matrix_norm(w),
+            (2.0, 2.0): cached_matrix_norm_bound(w),
             (2.0, INF): float(a.norm(dim=1).max()) * wider,
             (INF, INF): float(a.sum(dim=1).max()) * wider,
         }

@@ -10,27 +10,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, copying
-from berncert.extractor.bounds.layer import LayerBound, Shape, absolute_norm
-from berncert.extractor.bounds.spectral import (
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm
+from berncert.extractor.bounds.norm_gains import INF, copying_gains
+from berncert.extractor.bounds.spectral_norm import (
     LARGEST_EXPLICIT,
     UNIT,
     Pair,
+    cached_matrix_norm_bound,
     sums_over_inputs,
     sums_over_outputs,
 )
 from berncert.extractor.operations.base import Layer, require_counts, require_map, require_tuples
-from berncert.extractor.operations.linear import matrix_norm
 
 
+@dataclass(frozen=True, eq=False)
 class Windows(Layer):
-    """Looks at windows of a map, each channel by itself."""
+    """An operation on the windows of a map, each channel by itself."""
 
     kernel: Pair
     stride: Pair
-    padding: Pair
-    ceil: bool
-    dilation: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    ceil: bool = False
+    """Whether a last window that reaches over the edge counts."""
+    dilation = (1, 1)  # a setting of MaximumPool only
 
     def check(self) -> None:
         require_tuples(1, 2, kernel=self.kernel, stride=self.stride, dilation=self.dilation)
@@ -59,23 +61,19 @@ class Windows(Layer):
 class MaximumPool(Windows):
     """The maximum of each window."""
 
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    ceil: bool = False
     dilation: Pair = (1, 1)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.max_pool2d(values[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil)
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        """Each output is an input; one that lies in many windows may be used so many times."""
+        """Each output is an input; one that lies in several windows may be used as many times."""
         outputs = self.output_shape(shape)[1:]
         axes = zip(shape[1:], outputs, self.kernel, self.stride, self.padding, self.dilation, strict=True)
         counts = [_window_counts(*axis) for axis in axes]
         if min(least for least, _ in counts) < 1:
             raise ValueError("expected windows that hold at least one pixel, got one of padding only")
-        return LayerBound(copying(math.prod(most for _, most in counts)), keeps_limits=True)
+        return LayerBound(copying_gains(math.prod(most for _, most in counts)), keeps_limits=True)
 
 
 def _window_counts(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[int, int]:
@@ -96,8 +94,9 @@ def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
     return max(1, *counts)
 
 
+@dataclass(frozen=True, eq=False)
 class Adaptive(Layer):
-    """Windows that share the map out evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
+    """An operation on windows that divide the map evenly, from floor(i n / m) to ceil((i + 1) n / m)."""
 
     outputs: Pair
 
@@ -109,11 +108,8 @@ class Adaptive(Layer):
         return (shapes[0][0], *self.outputs)
 
 
-@dataclass(frozen=True, eq=False)
 class AdaptiveMaximum(Adaptive):
     """The maximum of each window."""
-
-    outputs: Pair
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(values[0], self.outputs)
@@ -123,19 +119,42 @@ class AdaptiveMaximum(Adaptive):
             _most_common(n, (range(i * n // m, -(-(i + 1) * n // m)) for i in range(m)))
             for n, m in zip(shape[1:], self.outputs, strict=True)
         )
-        return LayerBound(copying(math.prod(times)), keeps_limits=True)
+        return LayerBound(copying_gains(math.prod(times)), keeps_limits=True)
+
+
+class Average(Layer):
+    """A linear map without negative entries, the same for each channel."""
+
+    @property
+    def largest_divisor(self) -> int:
+        """The most that the sum of a window is divided by, if that can be more than its pixels."""
+        return 1
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        image = (1, *shape[1:])
+        fan = math.prod(image)
+        wider = 1 + 4 * (fan + 8) * UNIT
+        known = {
+            (1.0, 1.0): sums_over_inputs(self.evaluate, image) * wider,
+            (INF, INF): sums_over_outputs(self.evaluate, image) * wider,
+        }
+        if fan <= LARGEST_EXPLICIT:
+            basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
+            known[2.0, 2.0] = cached_matrix_norm_bound(self.evaluate(basis).flatten(1).T) * wider
+        # sums come before their division
+        return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, self.largest_divisor))
 
 
 @dataclass(frozen=True, eq=False)
-class AveragePool(Windows):
+class AveragePool(Windows, Average):
     """The average of each window, over its pixels or over a number that is given."""
 
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    ceil: bool = False
     count_padding: bool = True
     divisor: int | None = None
+
+    @property
+    def largest_divisor(self) -> int:
+        return self.divisor or math.prod(self.kernel)
 
     def check(self) -> None:
         super().check()
@@ -148,41 +167,9 @@ class AveragePool(Windows):
         options = (self.kernel, self.stride, self.padding, self.ceil, self.count_padding, self.divisor)
         return F.avg_pool2d(values[0], *options)
 
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return average_bound(self, shape)
 
-
-@dataclass(frozen=True, eq=False)
-class AdaptiveAverage(Adaptive):
+class AdaptiveAverage(Adaptive, Average):
     """The average of each window."""
-
-    outputs: Pair
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(values[0], self.outputs)
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return average_bound(self, shape)
-
-
-def average_bound(pool: AveragePool | AdaptiveAverage, shape: Shape) -> LayerBound:
-    """A linear map without negative entries, the same for each channel."""
-    image = (1, *shape[1:])
-    fan = math.prod(image)
-    wider = 1 + 4 * (fan + 8) * UNIT
-    known = {
-        (1.0, 1.0): sums_over_inputs(pool.evaluate, image) * wider,
-        (INF, INF): sums_over_outputs(pool.evaluate, image) * wider,
-    }
-    if fan <= LARGEST_EXPLICIT:
-        basis = torch.eye(fan, dtype=torch.float64).reshape(-1, *image)
-        known[2.0, 2.0] = matrix_norm(pool.evaluate(basis).flatten(1).T) * wider
-    # sums come before their division
-    return LayerBound(known, 0.0, fan + 3, absolute_norm(known), intermediate=max(fan, _divisor(pool)))
-
-
-def _divisor(pool: AveragePool | AdaptiveAverage) -> int:
-    """The most that a sum is divided by."""
-    if isinstance(pool, AdaptiveAverage):
-        return 1
-    return pool.divisor or math.prod(pool.kernel)

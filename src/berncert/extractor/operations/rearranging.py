@@ -1,4 +1,4 @@
-"""Operations whose results are their inputs in another order, some of them, or a few of them turned together."""
+"""Operations whose every result is one of their inputs, or 0: reshaping, reordering, selecting, copying, padding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, copying, everywhere
-from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
-from berncert.extractor.bounds.spectral import UNIT
-from berncert.extractor.operations.base import Layer, require_counts, require_tuples
-from berncert.extractor.operations.entrywise import ULPS, Entrywise
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape
+from berncert.extractor.bounds.norm_gains import copying_gains, entrywise_gains
+from berncert.extractor.operations.base import Layer, require_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +32,12 @@ class Reshape(Layer):
         return self.shape
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), keeps_limits=True)
+        return LayerBound(entrywise_gains(1.0), keeps_limits=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Gather(Layer):
-    """Each result is the input of that number, in reading order, or 0 for -1: reorders, selects, copies, pads."""
+    """Each result is the input with the number in `index`, in reading order, or 0 for -1."""
 
     index: Tensor
 
@@ -60,105 +58,4 @@ class Gather(Layer):
     def layer_bound(self, shape: Shape) -> LayerBound:
         used = self.index[self.index >= 0]
         times = int(torch.bincount(used).max()) if used.numel() else 0
-        return LayerBound(copying(times), keeps_limits=used.numel() == self.index.numel())
-
-
-@dataclass(frozen=True, eq=False)
-class GroupSort(Entrywise):
-    """Channels in groups of `size`, each sorted downwards: it permutes, piece by piece, and is continuous."""
-
-    size: int
-
-    def check(self) -> None:
-        require_counts(1, size=self.size)
-
-    def evaluate(self, *values: Tensor) -> Tensor:
-        return sorted_groups(values[0], self.size)
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        require_groups(shapes[0], self.size)
-        return shapes[0]
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        return LayerBound(everywhere(1.0), keeps_limits=True)
-
-
-def require_groups(shape: Shape, size: int) -> None:
-    """A ValueError if the channels of this shape cannot be shared out in groups of this size."""
-    if not shape or shape[0] % size:
-        raise ValueError(f"expected a number of channels that {size} divides, got shape {shape}; change the width")
-
-
-def sorted_groups(x: Tensor, size: int) -> Tensor:
-    """Channels in groups of this size, each sorted downwards."""
-    groups = torch.unflatten(x, 1, (-1, size))
-    if size == 2:
-        a, b = groups.unbind(2)
-        return torch.stack([torch.maximum(a, b), torch.minimum(a, b)], dim=2).flatten(1, 2)
-    return groups.sort(dim=2, descending=True).values.flatten(1, 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Householder(Layer):
-    """Channels in pairs, each reflected by I - 2 n n^T where it lies on the wrong side of the line n x = 0."""
-
-    normal: Tensor
-    """(2, pairs)."""
-
-    def check(self) -> None:
-        super().check()
-        if self.normal.ndim != 2 or len(self.normal) != 2 or not self.normal.numel():
-            raise ValueError(f"expected a normal of shape (2, pairs), got {tuple(self.normal.shape)}")
-
-    def evaluate(self, *values: Tensor) -> Tensor:
-        return reflected_pairs(values[0], self.normal)
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        channels = 2 * self.normal.shape[1]
-        if shapes[0][:1] != (channels,):
-            raise ValueError(f"expected {channels} channels, got a value of shape {shapes[0]}")
-        return shapes[0]
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        """The identity and the reflection agree on the line; the latter's eigenvalues are 1 and 1 - 2 n^2."""
-        a, b = self.normal.abs()
-        square = a * a + b * b
-        wider = 1 + 16 * UNIT
-        round_trip = float((2 * square - 1).abs().max()) * wider + 64 * UNIT
-        sides = float(torch.maximum((1 - 2 * a * a).abs(), (1 - 2 * b * b).abs()).add(2 * a * b).max()) * wider
-        far = float((1 + 2 * square).max()) * wider  # both pieces with their entries made positive
-        known = {(2.0, 2.0): max(1.0, round_trip), (1.0, 1.0): max(1.0, sides), (INF, INF): max(1.0, sides)}
-        return LayerBound(known, roundings=16, magnitude=2 * far)
-
-
-def reflected_pairs(x: Tensor, normal: Tensor) -> Tensor:
-    """Channels in pairs, each moved to the other side of its line when it lies on the wrong one."""
-    shape = (1, -1, *(1,) * (x.ndim - 2))
-    a, b = torch.unflatten(x, 1, (-1, 2)).unbind(2)
-    outside = F.relu(-(normal[0].view(shape) * a + normal[1].view(shape) * b))  # how far on the wrong side
-    reflected = [part + 2 * outside * n.view(shape) for part, n in zip((a, b), normal, strict=True)]
-    return torch.stack(reflected, dim=2).flatten(1, 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Softmax(Entrywise):
-    """exp(x) over its sum, along one axis, counted without the batch."""
-
-    axis: int
-
-    def check(self) -> None:
-        require_counts(0, axis=self.axis)
-
-    def evaluate(self, *values: Tensor) -> Tensor:
-        return values[0].softmax(dim=self.axis + 1).clamp(0, 1)
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        if self.axis >= len(shapes[0]):
-            raise ValueError(f"expected an axis of a value of shape {shapes[0]}, got {self.axis}")
-        return shapes[0]
-
-    def layer_bound(self, shape: Shape) -> LayerBound:
-        """The derivative diag(s) - s s^T has absolute row and column sums 2 s (1 - s) <= 1/2."""
-        half = {(1.0, 1.0): 0.5, (2.0, 2.0): 0.5, (INF, INF): 0.5}
-        # the exponent loses a rounding of its own size, and with it the result as much
-        return LayerBound(half, root_of(shape), 4 * ULPS + shape[self.axis], magnitude=2.0, limits=(0.0, 1.0))
+        return LayerBound(copying_gains(times), keeps_limits=used.numel() == self.index.numel())

@@ -18,7 +18,7 @@ from berncert.certification.exact import ImageProver, certify
 from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.results import Certificates, ImageCertificates
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.floor.arguments import checked_index
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Status

@@ -14,7 +14,7 @@ from torch import nn
 from truth import matrix_of
 
 from berncert.extractor.bounds import spectral
-from berncert.extractor.bounds.spectral import Geometry, conv_norm_bound, matrix_norm_bound
+from berncert.extractor.bounds.spectral_norm import Geometry, conv_norm_bound, matrix_norm_bound
 from berncert.extractor.parametrizations import geometry_of
 
 

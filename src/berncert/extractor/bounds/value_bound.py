@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from berncert.extractor.bounds.gains import INF, SMALLEST, NormGains
-from berncert.extractor.bounds.layer import LayerBound, Shape, root_of
-from berncert.extractor.bounds.spectral import UNIT
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, norm_of_ones
+from berncert.extractor.bounds.norm_gains import INF, SMALLEST, NormGains
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.floor.arrays import Floats
 
 WIDER = 1 + 16 * UNIT
@@ -20,11 +20,11 @@ CONSTANT = np.array([0.0, 1.0])
 
 @dataclass(frozen=True)
 class ValueBound:
-    """Facts of a value v(x) of the network, for every image x. Pairs (a, b) of numbers stand for a norm_2(x) + b."""
+    """What is proven of a value v(x), for every image x. Pairs (a, b) of numbers stand for a norm_2(x) + b."""
 
     shape: Shape
     gains: NormGains
-    """From the image to this value."""
+    """The gains from the image to this value."""
     size: Floats
     """norm_2(v) is at most this."""
     error: Floats
@@ -58,7 +58,7 @@ class ValueBound:
             error = (stretch * self.error + rounded + flushed) * WIDER
             peak = np.maximum(self.peak, layer.intermediate * (most + error) * WIDER)
         limits = self.limits if layer.keeps_limits else layer.limits
-        largest = max(map(abs, limits)) * root_of(shape)
+        largest = max(map(abs, limits)) * norm_of_ones(shape)
         size = largest * CONSTANT if largest < INF else _numbers(size)
         return ValueBound(shape, self.gains.then(own), size, _numbers(error), _numbers(peak), limits), own
 
@@ -83,5 +83,5 @@ class ValueBound:
 
 
 def _numbers(values: Floats) -> Floats:
-    """What is no number bounds nothing; what has become too small for a float is not 0."""
+    """NaN becomes infinity, which bounds nothing; what has become too small for a float is not 0."""
     return np.where(np.isnan(values), INF, values + SMALLEST)

@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from berncert.extractor.bounds.gains import INF, Known
-from berncert.extractor.bounds.spectral import UNIT, power_of_two
+from berncert.extractor.bounds.norm_gains import INF, Known
+from berncert.extractor.bounds.spectral_norm import UNIT, power_of_two
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class LayerBound:
-    """The proven facts of one operation f, for one shape of its input."""
+    """What is proven of one operation f, for one shape of its input."""
 
     known: Known
     """(s, t) -> a bound on norm_t(f(x) - f(y)) / norm_s(x - y), for as many pairs of norms as are known."""
     offset: float = 0.0
     """At least norm_2(f(0)), and norm_2 of every constant that is added on the way."""
     roundings: float = 0.0
-    """The computed f(x) is the true one but for so many relative roundings of (magnitude norm_2(x) + offset)."""
+    """The computed f(x) is off by at most this many relative roundings of (magnitude norm_2(x) + offset)."""
     magnitude: float | None = None
-    """The 2-norm of the operation with absolute weights; by default its own."""
+    """The 2-norm of the operation with absolute weights; by default the bound on its 2-norm."""
     intermediate: float = 1.0
-    """No number that is computed on the way is greater than so many times (magnitude norm_2(x) + offset)."""
+    """No number that is computed on the way is greater than this many times (magnitude norm_2(x) + offset)."""
     limits: tuple[float, float] = (-INF, INF)
     """All entries of f(x) lie between these two numbers, for every x."""
     keeps_limits: bool = False
@@ -47,7 +47,7 @@ def absolute_norm(known: Known) -> float:
 
 
 def length(values: Tensor | None, copies: int = 1) -> float:
-    """The 2-norm of so many copies of the values, rounded up; 0 for None."""
+    """The 2-norm of this many copies of the values, rounded up; 0 for None."""
     if values is None:
         return 0.0
     values = values.detach().cpu().double()
@@ -55,6 +55,6 @@ def length(values: Tensor | None, copies: int = 1) -> float:
     return float((values / scale).norm()) * scale * math.sqrt(copies) * (1 + (values.numel() + 8) * UNIT)
 
 
-def root_of(shape: Shape) -> float:
+def norm_of_ones(shape: Shape) -> float:
     """The 2-norm of a tensor of ones, rounded up."""
     return math.sqrt(math.prod(shape)) * (1 + 4 * UNIT)

@@ -16,7 +16,7 @@ import numpy as np
 from berncert.floor.arrays import Floats
 
 Known = Mapping[tuple[float, float], float]
-"""(s, t) -> bound; whatever is known of a map."""
+"""(s, t) -> a bound on how far a map stretches from norm s to norm t, for as many pairs of norms as are known."""
 
 INF = math.inf
 LARGEST = 1e300  # anything beyond is infinite
@@ -24,7 +24,7 @@ SMALLEST = 1e-300  # more than what can be lost where a product is too small for
 
 
 def norms_with(p: float) -> tuple[float, ...]:
-    """The norms that layers know their own bounds for, and p."""
+    """The norms for which layers have bounds of their own, and p."""
     return (1.0, 2.0, INF) if p in (1.0, 2.0, INF) else (1.0, 2.0, INF, p)
 
 
@@ -47,12 +47,12 @@ class NormGains:
 
     @classmethod
     def identity(cls, norms: tuple[float, ...], dim: int) -> NormGains:
-        """Doing nothing: the best one can say is how the norms compare."""
+        """The gains of the identity: how the norms themselves compare."""
         return cls(norms, np.array([[conversion(s, t, dim) for t in norms] for s in norms]))
 
     @classmethod
     def of(cls, known: Known, norms: tuple[float, ...], inputs: int, outputs: int) -> NormGains:
-        """All that follows from what is known: by interpolation (Riesz and Thorin), and by conversion on both sides."""
+        """All gains that follow from the known ones, by interpolation (Riesz and Thorin) and conversion."""
         ends = tuple(dict.fromkeys((*norms, *(norm for pair in known for norm in pair))))
         middle = np.array([[_between(known, s, t) for t in ends] for s in ends])
         every = NormGains.identity(ends, inputs).then(NormGains(ends, middle)).then(NormGains.identity(ends, outputs))
@@ -60,32 +60,32 @@ class NormGains:
         return cls(norms, every.factors[np.ix_(keep, keep)])
 
     def then(self, following: NormGains) -> NormGains:
-        """First this, then that."""
+        """The gains of this map followed by another."""
         with np.errstate(over="ignore", invalid="ignore"):  # 0 * inf is no number, and then proves nothing
             return NormGains(self.norms, up(self.factors[:, :, None] * following.factors[None]).min(axis=1))
 
     def plus(self, other: NormGains) -> NormGains:
-        """The sum of two maps of one input."""
+        """The gains of the sum of two maps of one input."""
         return NormGains(self.norms, up(self.factors + other.factors))
 
     def beside(self, other: NormGains) -> NormGains:
-        """Two maps of one input, their outputs side by side."""
+        """The gains of two maps of one input, their outputs side by side."""
         a, b = self.factors, other.factors
         columns = [_stacked(a[:, j], b[:, j], t) for j, t in enumerate(self.norms)]
         return NormGains(self.norms, np.stack(columns, axis=1))
 
     def factor(self, s: float, t: float) -> float:
-        """From norm s to norm t."""
+        """The gain from norm s to norm t."""
         return float(self.factors[self.norms.index(s), self.norms.index(t)])
 
 
-def everywhere(factor: float) -> Known:
-    """A map that stretches no entry, on its own, by more than this: diagonal or entry by entry."""
+def entrywise_gains(factor: float) -> Known:
+    """The gains of a map of each entry by itself that stretches none by more than this factor."""
     return {(s, t): factor for s in (1.0, 2.0, INF) for t in (1.0, 2.0, INF) if s <= t}
 
 
-def copying(times: float) -> Known:
-    """A map whose every output is one of its inputs, and that uses each input at most so many times."""
+def copying_gains(times: float) -> Known:
+    """The gains of a map whose every output is one of its inputs, and that uses each input at most this many times."""
     return {(s, t): times ** _inverse(t) * (1 + 1e-14) for s in (1.0, 2.0, INF) for t in (1.0, 2.0, INF) if s <= t}
 
 

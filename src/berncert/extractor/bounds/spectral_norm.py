@@ -33,11 +33,11 @@ class Geometry:
 
     stride: Pair = (1, 1)
     padding: tuple[Pair, Pair] = ((0, 0), (0, 0))
-    """Before and after, for height and width."""
+    """The padding before and after, for height and width."""
     dilation: Pair = (1, 1)
     groups: int = 1
     mode: str = "zeros"
-    """Of the padding, as in torch: zeros, circular, reflect or replicate."""
+    """The kind of padding, as in torch: zeros, circular, reflect or replicate."""
 
     def pad(self, images: Tensor) -> Tensor:
         """The images with their padding."""
@@ -47,18 +47,12 @@ class Geometry:
 
     def convolve(self, images: Tensor, weight: Tensor) -> Tensor:
         """The convolution itself, as torch computes it."""
-        return F.conv2d(
-            self.pad(images), weight, stride=self.stride, dilation=self.dilation, groups=weight_groups(images, weight)
-        )
+        groups = images.shape[1] // weight.shape[1]  # the weights may be those of one group only
+        return F.conv2d(self.pad(images), weight, stride=self.stride, dilation=self.dilation, groups=groups)
 
 
-def weight_groups(images: Tensor, weight: Tensor) -> int:
-    """How many groups these weights were made for."""
-    return images.shape[1] // weight.shape[1]
-
-
-def remembered(function: Callable[..., float], kept: int = 4096) -> Callable[..., float]:
-    """The function, which remembers its answers by the content of the weights: an edit in place is never missed."""
+def cached_by_weights(function: Callable[..., float], kept: int = 4096) -> Callable[..., float]:
+    """The function with a cache, whose keys are the numbers of the weights: an edit in place is never missed."""
     answers: dict[tuple[object, ...], float] = {}
 
     def lookup(weight: Tensor, *rest: object) -> float:
@@ -105,8 +99,11 @@ def matrix_norm_bound(matrices: Tensor) -> float:
     return math.sqrt(energy) * (1 + 4 * (rows * size + 8) * UNIT) * scale  # the Frobenius norm, always a bound
 
 
+cached_matrix_norm_bound = cached_by_weights(matrix_norm_bound)
+
+
 def power_of_two(values: Tensor) -> float:
-    """One that is near the largest of the values, so that dividing by it is exact and nothing then overflows."""
+    """The power of two near the largest of the values: dividing by it is exact, and nothing overflows afterwards."""
     largest = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(-1000, min(1000, math.frexp(largest)[1])))
 
@@ -119,7 +116,7 @@ def _is_definite(gram: Tensor, shift: float) -> bool:
 
 
 def _largest_eigenvalue(gram: Tensor) -> float:
-    """A guess, good to many digits: nothing rests on it."""
+    """A guess of the largest eigenvalue, good to many digits: no proof relies on it."""
     size = gram.shape[-1]
     if size <= DENSE_GUESS:
         return float(torch.linalg.eigvalsh(gram)[..., -1].max())
@@ -130,7 +127,7 @@ def _largest_eigenvalue(gram: Tensor) -> float:
     return float(torch.linalg.eigvalsh(block.mH @ (gram @ block))[..., -1].max())
 
 
-@remembered
+@cached_by_weights
 def conv_norm_bound(weight: Tensor, geometry: Geometry, size: Pair | None = None) -> float:
     """Proven: the 2-norm of the convolution with these (out, in / groups, kh, kw) weights is not greater.
 

@@ -26,7 +26,7 @@ from berncert.extractor import (
     lipschitz_table,
     spectral,
 )
-from berncert.extractor.bounds.value import ValueBound
+from berncert.extractor.bounds.value_bound import ValueBound
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 from truth import INF, PLAIN, norm_between
 
-from berncert.extractor.bounds.gains import SMALLEST, NormGains, conversion, copying, everywhere, norms_with
+from berncert.extractor.bounds.norm_gains import (
+    SMALLEST,
+    NormGains,
+    conversion,
+    copying_gains,
+    entrywise_gains,
+    norms_with,
+)
 
 PAIRS = list(itertools.product(PLAIN, PLAIN))
 
@@ -147,7 +154,7 @@ def test_a_diagonal_map_is_bounded_by_its_largest_entry_between_all_norms(p: flo
     rng = np.random.default_rng(4)
     for _ in range(10):
         a = torch.diag(torch.tensor(rng.normal(size=int(rng.integers(1, 8)))))
-        gains = NormGains.of(everywhere(float(a.abs().max())), norms_with(p), len(a), len(a))
+        gains = NormGains.of(entrywise_gains(float(a.abs().max())), norms_with(p), len(a), len(a))
         assert_bounds(gains, a)
         assert gains.factor(p, p) <= float(a.abs().max()) * (1 + 1e-11)
 
@@ -160,7 +167,7 @@ def test_a_map_that_copies_its_inputs_is_bounded_by_how_often(p: float) -> None:
         sources = rng.integers(0, n, size=int(rng.integers(1, 9)))
         a = torch.eye(n, dtype=torch.float64)[sources]
         times = float(np.bincount(sources).max())
-        gains = NormGains.of(copying(times), norms_with(p), n, len(sources))
+        gains = NormGains.of(copying_gains(times), norms_with(p), n, len(sources))
         assert_bounds(gains, a)
         assert gains.factor(p, p) <= times ** (1 / p) * (1 + 1e-11)
 
