@@ -15,13 +15,19 @@ from scipy.stats import binom, binomtest, kstest, norm
 from torch import Tensor, nn
 
 import berncert
-from berncert.certification.randomized import (
-    RandomizedCertificates,
-    certify_randomized,
-    lower_confidence_bound,
-    predict_randomized,
-    winner,
-)
+from berncert.certification.methods import Randomized
+from berncert.certification.randomized import lower_confidence_bound, winner
+from berncert.certification.results import RandomizedCertificates
+
+
+def certify_randomized(
+    model: Any, images: Any, *, first_index: Any = 0, progress: bool | None = None, **options: Any
+) -> RandomizedCertificates:
+    return Randomized(**options).certify(model, images, first_index=first_index, progress=progress)
+
+
+def predict_randomized(model: Any, images: Any, *, first_index: Any = 0, **options: Any) -> Any:
+    return Randomized(**options).predict(model, images, first_index=first_index)
 
 
 class Recorded(nn.Module):

@@ -24,7 +24,6 @@ from berncert import data
 from berncert.attacks.gradient import fallen_at
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.methods import Estimate, Exact, Method, Randomized
-from berncert.certification.randomized import certify_randomized
 from berncert.extractor import build
 from berncert.floor.folders import claimed
 from berncert.models.checkpoint import FORMAT, find_checkpoint, open_checkpoint, save
@@ -96,8 +95,8 @@ def test_randomized_smoothing_draws_the_noise_of_each_image_by_its_number(tmp_pa
     test, model = data.load("digits", skip=100), berncert.load("digits")
     plain = berncert.Classifier(model.extractor, model.head.float()).eval()
     for row, number in enumerate(test.indices.tolist()):
-        (c,) = certify_randomized(
-            plain, test.images[row][None], sigma=0.5, n=300, n0=20, seed=3, first_index=number
+        (c,) = Randomized(sigma=0.5, n=300, n0=20, seed=3).certify(
+            plain, test.images[row][None], first_index=number
         )  # fmt: skip
         assert run.rows["predict"][row] == c.predicted
         assert run.radius[row] == c.probable_radius
@@ -292,7 +291,7 @@ SETTINGS: dict[str, tuple[Asked, Callable[[berncert.Classifier, torch.Tensor], o
 
 def votes(model: berncert.Classifier, images: torch.Tensor, **options: Any) -> object:
     plain = berncert.Classifier(model.extractor, copy.deepcopy(model.head).float()).eval()
-    return certify_randomized(plain, images, **options).probable_radius
+    return Randomized(**options).certify(plain, images).probable_radius
 
 
 @pytest.fixture(scope="module")

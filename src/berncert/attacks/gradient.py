@@ -168,7 +168,7 @@ class Attacker:
         self, attack: Pgd | Fgsm, model: Classifier, input_shape: Sequence[int], *, progress: bool | None = None
     ) -> None:
         self.attack, self.progress = attack, progress
-        self.model = frozen_classifier(model, input_shape, torch.float64)
+        self.model = frozen_classifier(model, input_shape, "float64")
 
     def __call__(self, batch: Batch) -> AttackResults:
         """The class of each image, and the least of the attack's radii at which it falls."""

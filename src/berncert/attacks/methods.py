@@ -54,38 +54,22 @@ class Attack(Method):
             raise ValueError(f"expected radii that are finite and > 0, got {', '.join(map(str, self.radii))}")
 
     def __call__(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        labels: Tensor,
-        radius: float | Tensor,
-        *,
-        numbers: Tensor | None = None,
-        batch_size: int = 256,
-        progress: bool | None = None,
+        self, model: nn.Module, images: Tensor, labels: Tensor, radius: float | Tensor, **options: Any
     ) -> Tensor:
         """For each image one within `radius` (one for all, or one for each) that the model gets wrong, if any is found.
 
         Where none is found, the one with the greatest loss. The model is used as it is, in its dtype, and in evaluation
         mode. The same arguments give the same images, whatever the batch size: the random start of an image follows
-        from the seed and its number, which is its place unless `numbers` says otherwise.
+        from the seed and its number, which is its place unless the option `numbers` says otherwise. Further options:
+        batch_size (256) and progress.
         """
         from berncert.attacks.gradient import attacked_images
 
         assert isinstance(self, Pgd | Fgsm)
-        return attacked_images(
-            self, model, images, labels, radius, numbers=numbers, batch_size=batch_size, progress=progress
-        )
+        return attacked_images(self, model, images, labels, radius, **options)
 
     def accuracy(
-        self,
-        model: nn.Module,
-        images: Tensor,
-        labels: Tensor,
-        radii: Sequence[float],
-        *,
-        batch_size: int = 256,
-        progress: bool | None = None,
+        self, model: nn.Module, images: Tensor, labels: Tensor, radii: Sequence[float], **options: Any
     ) -> list[float]:
         """The attacked accuracy: the share of images whose class is correct and stays so, for each radius."""
         from berncert.attacks.gradient import fallen_at
@@ -93,7 +77,7 @@ class Attack(Method):
         if not len(images):
             raise ValueError("expected at least one image, got none; the accuracy on no images is not a number")
         assert isinstance(self, Pgd | Fgsm)
-        fallen = fallen_at(model, images, labels, radii, self, batch_size=batch_size, progress=progress)
+        fallen = fallen_at(model, images, labels, radii, self, **options)
         return [float((fallen > radius).double().mean()) for radius in radii]
 
     def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:

@@ -17,10 +17,11 @@ from berncert.floor.claims import Claim
 from berncert.floor.settings import Settings, setting
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from berncert.certification.classifier import Classifier
-    from berncert.certification.results import Rows
+    from berncert.certification.results import RandomizedCertificates, Rows
+    from berncert.floor.arrays import Ints
 
 
 class Batch(NamedTuple):
@@ -149,13 +150,45 @@ class Randomized(Method):
     seed: int = setting(0, "of the noise", least=0)
 
     def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
-        import torch
-
         from berncert.certification.prepared import frozen_classifier
         from berncert.certification.randomized import Voter
 
-        plain = frozen_classifier(model, input_shape, torch.float32)
+        plain = frozen_classifier(model, input_shape, "float32")
         return Voter(self, plain, input_shape, progress=execution.get("progress"))
+
+    def certify(
+        self, model: nn.Module, images: Any, *, first_index: int = 0, progress: bool | None = None
+    ) -> RandomizedCertificates:
+        """CERTIFY of Cohen et al.: the class of the smoothed classifier and a radius that probably holds, in l2.
+
+        Of n0 votes the most frequent class is the candidate. Of n fresh votes its share gives a lower confidence bound
+        p of its probability (Clopper and Pearson), and sigma Phi^-1(p) is the radius; below p = 1/2 there is none, and
+        it abstains. So n below log2(1 / alpha) always abstains, and no radius exceeds sigma Phi^-1(alpha^(1/n)).
+
+        Each row is true with probability 1 - alpha over the noise, in real arithmetic; it is no proof (see the module
+        `randomized`). It is about the smoothed classifier, whose class may differ from the model's own.
+
+        model: images (N, ...) -> logits (N, K), in evaluation mode; its device and dtype are used.
+        images: in the units that the model takes. Noise is added in these units and not clipped.
+        first_index: the noise of an image follows from the seed and its number, counted from here; not from the batch
+            size, nor from the other images. A run in parts gives the rows of the whole. (Of a network that rounds
+            differently in batches of another size, a vote within rounding of a tie may still turn.)
+        """
+        from berncert.certification.randomized import Voter, numbered
+
+        batch = numbered(images, first_index)
+        return Voter(self, model, batch.images.shape[1:], progress=progress)(batch)
+
+    def predict(self, model: nn.Module, images: Any, *, first_index: int = 0, progress: bool | None = None) -> Ints:
+        """PREDICT of Cohen et al.: the class of the smoothed classifier for each image, -1 where it abstains.
+
+        It abstains unless a two-sided binomial test tells the two most frequent of n votes apart at level alpha. So
+        each row is a wrong class with probability alpha at most.
+        """
+        from berncert.certification.randomized import Voter, numbered
+
+        batch = numbered(images, first_index)
+        return Voter(self, model, batch.images.shape[1:], progress=progress).predict(batch)
 
 
 CERTIFIERS: dict[str, type[Method]] = {kind.name: kind for kind in (Exact, Estimate, Randomized)}

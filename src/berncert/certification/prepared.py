@@ -85,9 +85,9 @@ def frozen_for(model: Classifier, shape: Sequence[int]) -> FrozenNetwork:
     return extractor
 
 
-def frozen_classifier(model: Classifier, shape: Sequence[int], dtype: torch.dtype) -> Classifier:
+def frozen_classifier(model: Classifier, shape: Sequence[int], dtype: str) -> Classifier:
     """The frozen model, which is what is certified, with a head in this dtype."""
-    return Classifier(frozen_for(model, shape), copy.deepcopy(model.head).to(dtype)).eval()
+    return Classifier(frozen_for(model, shape), copy.deepcopy(model.head).to(getattr(torch, dtype))).eval()
 
 
 def routes(value: ValueBound, norm: float, dim: int) -> list[float]:

@@ -31,69 +31,10 @@ SEEDS = 2**32  # torch's generator on the CPU takes no more of a seed
 ODD = 0x9E3779B1  # neighbouring images get seeds far apart, and odd: no two images of a run the same one
 
 
-def certify_randomized(
-    model: nn.Module,
-    images: Any,
-    *,
-    sigma: float,
-    n0: int = Randomized.n0,
-    n: int = Randomized.n,
-    alpha: float = Randomized.alpha,
-    vote_batch: int = Randomized.vote_batch,
-    seed: int = Randomized.seed,
-    first_index: int = 0,
-    progress: bool | None = None,
-) -> RandomizedCertificates:
-    """CERTIFY of Cohen et al.: the class of the smoothed classifier and a radius that probably holds, in l2.
-
-    Of n0 votes the most frequent class is the candidate. Of n fresh votes its share gives a lower confidence bound p of
-    its probability (Clopper and Pearson), and sigma Phi^-1(p) is the radius; below p = 1/2 there is none, and it
-    abstains. So n below log2(1 / alpha) always abstains, and no radius exceeds sigma Phi^-1(alpha^(1/n)).
-
-    Each row is true with probability 1 - alpha over the noise, in real arithmetic; it is no proof (see the module). It
-    is about the smoothed classifier, whose class may differ from the model's own.
-
-    model: images (N, ...) -> logits (N, K), in evaluation mode; its device and dtype are used.
-    images: in the units that the model takes. Noise is added in these units and not clipped.
-    sigma: the standard deviation of the noise; the model should have been trained with it.
-    vote_batch: how many noisy images are in memory at once.
-    seed, first_index: the noise of an image follows from the seed and its number, counted from first_index; not from
-        the batch size, nor from the other images. A run in parts gives the rows of the whole. (Of a network that rounds
-        differently in batches of another size, a vote within rounding of a tie may still turn.)
-    progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
-    """
-    method = Randomized(sigma=sigma, n0=n0, n=n, alpha=alpha, vote_batch=vote_batch, seed=seed)
-    return _voter(method, model, images, progress)(_numbered(images, first_index))
-
-
-def predict_randomized(
-    model: nn.Module,
-    images: Any,
-    *,
-    sigma: float,
-    n: int = Randomized.n,
-    alpha: float = Randomized.alpha,
-    vote_batch: int = Randomized.vote_batch,
-    seed: int = Randomized.seed,
-    first_index: int = 0,
-    progress: bool | None = None,
-) -> Ints:
-    """PREDICT of Cohen et al.: the class of the smoothed classifier for each image, -1 where it abstains.
-
-    It abstains unless a two-sided binomial test tells the two most frequent of n votes apart at level alpha. So each
-    row is a wrong class with probability alpha at most. The options are those of `certify_randomized`.
-    """
-    method = Randomized(sigma=sigma, n=n, alpha=alpha, vote_batch=vote_batch, seed=seed)
-    return _voter(method, model, images, progress).predict(_numbered(images, first_index))
-
-
-def _numbered(images: Any, first_index: int) -> Batch:
+def numbered(images: Any, first_index: int) -> Batch:
+    """The images as a batch, with their numbers from first_index on."""
     first = checked_index("first_index", first_index)
     return Batch(images := checked_images(images), numbers=range(first, first + len(images)))
-
-
-def _voter(method: Randomized, model: nn.Module, images: Any, progress: bool | None) -> Voter:
-    return Voter(method, model, checked_images(images).shape[1:], progress=progress)
 
 
 def lower_confidence_bound(successes: Ints, n: int, alpha: float) -> Floats:

@@ -7,13 +7,13 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
+from experiments.boundary_2d import plots
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 import berncert
-from berncert.reporting import plots
 
 NORMS = [1, 1.5, 2, 3, 100, np.inf]
 POINTS = np.array([[0.2, 0.3], [0.4, 0.9], [0.85, 0.5], [0.95, 0.05]])
