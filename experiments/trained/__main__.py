@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ RADII = {
     "moons": (0.0, 0.02, 0.05, 0.1),
     "mnist": (0.0, 0.1, 0.3, 0.5, 1.0, 1.58),
 }
+LINF_RADII = {"mnist": (0.0, 0.01, 0.02, 0.03, 0.05, 0.1), "digits": (0.0, 0.01, 0.02, 0.05, 0.1)}
 COLOUR_RADII = tuple(k / 255 for k in (0, 36, 72, 108, 255))
 EXAMPLES = """\
 examples:
-  python -m experiments.trained digits mnist                              the models that come with the package
+  python -m experiments.trained digits mnist                              the shipped models
+  python -m experiments.trained mnist-linf=mnist --norm inf               a label, the model, and the norm
   python -m experiments.trained cifar10=runs/cifar10/model.safetensors    a label, and the file
 """
 
@@ -38,6 +41,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("models", nargs="+", metavar="[LABEL=]MODEL", help="checkpoints, or names of shipped ones")
     parser.add_argument("--data-dir", help="where data sets are (else BERNCERT_DATA, the cache, download)")
+    parser.add_argument("--norm", type=float, default=2.0, choices=(2.0, math.inf), help="2 or inf (2)")
     parser.add_argument("--attacked", type=int, default=1000, metavar="N", help="images to attack, the first (1000)")
     parser.add_argument(
         "--out", type=Path, default=HERE, metavar="DIR", help="where the record goes (beside this file)"
@@ -45,42 +49,44 @@ def main() -> None:
     chosen = parser.parse_args()
     for word in chosen.models:
         label, _, path = word.rpartition("=")
-        record = examined(path, chosen.data_dir, chosen.attacked)
+        record = examined(path, chosen.data_dir, chosen.attacked, chosen.norm)
         chosen.out.mkdir(parents=True, exist_ok=True)
         name = label or Path(path).stem
         (chosen.out / f"{name}.json").write_text(json.dumps({"label": name} | record, indent=1) + "\n")
     records = [json.loads(file.read_text()) for file in sorted(chosen.out.glob("*.json"))]
-    sections = [section for name in sorted({r["dataset"] for r in records}) for section in tables(records, name)]
+    groups = sorted({(r["dataset"], float(r.get("norm", 2))) for r in records})
+    sections = [section for group in groups for section in tables(records, *group)]
     for section in sections:
         show(Console(), section)
     (chosen.out / "results.md").write_text(markdown("Trained models, certified", INTRODUCTION, sections))
 
 
 INTRODUCTION = """\
-Each model is certified on the whole test set, l2, by `berncert.certify` with default options; an image counts at a
-radius if it gets its class and that radius is proven. Beside it the accuracy under PGD (l2, 20 steps, margin loss): no
-certificate can be above it on the same images. The mean radius counts wrong images as 0. Everything at full precision,
-with the command that made it, is in the JSON files beside this one. Times are of a shared 2-core machine."""
+Each model is certified on the whole test set by `berncert.certify` with default options; an image counts at a radius if
+it gets its class and that radius is proven. Beside it the accuracy under PGD (in the same norm, 20 steps, margin loss):
+no certificate can be above it on the same images. The mean radius counts wrong images as 0. Everything at full
+precision, with the command that made it, is in the JSON files beside this one. Times are of a shared 2-core machine."""
 
 
-def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
+def examined(path: str, data_dir: str | None, attacked: int, norm: float) -> dict[str, Any]:
     """All that is measured of one model."""
     checkpoint = open_checkpoint(path)
     model, about = checkpoint.smoothed(), checkpoint.about
     name = about["recipe"]["data"]["dataset"]
     test = data.load(name, "test", data_dir=data_dir)
-    radii = RADII.get(name, COLOUR_RADII)
+    radii = (RADII if norm == 2 else LINF_RADII).get(name, COLOUR_RADII)
     berncert.certify(model, test.images[:2])  # the compiled search is loaded
     began = time.perf_counter()
-    c = berncert.certify(model, test.images, norm=2)
+    c = berncert.certify(model, test.images, norm=norm)
     seconds = time.perf_counter() - began
     labels = test.labels.numpy()
     right = c.predicted == labels
     few = slice(min(attacked, len(test)))
     images = test.images[few].double()
-    attack = berncert.Pgd(steps=20).accuracy(model, images, test.labels[few], radii)
+    attack = berncert.Pgd(norm=norm, steps=20).accuracy(model, images, test.labels[few], radii)
     return {
         "dataset": name,
+        "norm": str(norm),
         "part": test.part,
         "images": len(test),
         "recipe": about["recipe"],
@@ -100,9 +106,10 @@ def examined(path: str, data_dir: str | None, attacked: int) -> dict[str, Any]:
     } | origin("experiments.trained")
 
 
-def tables(records: list[dict[str, Any]], dataset: str) -> list[Section]:
+def tables(records: list[dict[str, Any]], dataset: str, norm: float) -> list[Section]:
     """The models of one data set, a column for each radius: proven of all images, and beside an attack on the first."""
-    chosen = [record for record in records if record["dataset"] == dataset]
+    chosen = [r for r in records if r["dataset"] == dataset and float(r.get("norm", 2)) == norm]
+    title = f"{dataset}, l{norm:g}"
     radii = chosen[0]["radii"]
     names = [
         Column("label", "model", lambda r: r["label"]),
@@ -116,11 +123,11 @@ def tables(records: list[dict[str, Any]], dataset: str) -> list[Section]:
         [Column(f"{r:.4g}", f"{r:.3g}", cell(i), str) for i, r in enumerate(radii)] for cell in (_all, _few)
     )
     part = f" ({chosen[0]['part']})" if chosen[0]["part"] else ""
-    few = f"Percent of the first {chosen[0]['attacked_images']}: proven / right under PGD."
+    few = f"Percent of the first {chosen[0]['attacked_images']}: proven / correct under PGD."
     return [
-        Section.of(dataset, f"{dataset}: proven", f"Percent of {chosen[0]['images']} images{part}.",
+        Section.of(title, f"{title}: proven", f"Percent of {chosen[0]['images']} images{part}.",
                    names + proven + rest, chosen),
-        Section.of(f"{dataset}-attacked", f"{dataset}: beside an attack", few, names + beside, chosen),
+        Section.of(f"{title}-attacked", f"{title}: beside an attack", few, names + beside, chosen),
     ]  # fmt: skip
 
 

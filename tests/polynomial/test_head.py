@@ -182,7 +182,7 @@ def test_many_features_work_at_degree_one(dim: int) -> None:
         (10, 20, rf"got {2 * 21**10:,} of them \(at least 2 classes, 10 axes, degree at most 20\): 248,549 GiB"),
         (3000, 1, r"got about 10\^903 of them .* about 10\^895 GiB"),
         (10**6, 1, "lower the degree or the number of features"),
-        (3, 10**30, "lower the degree or the number of features"),
+        (3, 10**15, "lower the degree or the number of features"),
     ],
 )
 def test_a_net_that_cannot_fit_is_refused_before_the_head_is_called(dim: int, degree: int, message: str) -> None:
@@ -209,15 +209,15 @@ def test_the_memory_check_leaves_room_for_gathering(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("dim", "degree", "error", "message"),
     [
-        (0, 3, ValueError, "expected dim >= 1, got 0"),
-        (2.0, 3, TypeError, "expected dim to be an integer, got 2.0"),
-        (2, 0, ValueError, "expected degree >= 1, got 0"),
-        (2, -1, ValueError, "expected degree >= 1, got -1"),
-        (2, 1.5, TypeError, "expected degree to be an integer, got 1.5"),
-        (2, True, TypeError, "expected degree to be an integer, got True"),
-        (2, "33", TypeError, "expected degree to be an integer, got '33'"),
+        (0, 3, ValueError, "expected a whole number dim >= 1, got 0"),
+        (2.0, 3, ValueError, "expected a whole number dim >= 1, got 2.0"),
+        (2, 0, ValueError, "expected a whole number degree >= 1, got 0"),
+        (2, -1, ValueError, "expected a whole number degree >= 1, got -1"),
+        (2, 1.5, ValueError, "expected a whole number degree >= 1, got 1.5"),
+        (2, True, ValueError, "expected a whole number degree >= 1, got True"),
+        (2, "33", ValueError, "expected a whole number degree >= 1, got '33'"),
         (2, (3, 3, 3), ValueError, r"expected one degree or 2 \(one for each axis\), got 3"),
-        (2, (3, 0), ValueError, "expected degree >= 1, got 0"),
+        (2, (3, 0), ValueError, "expected a whole number degree >= 1, got 0"),
         (2, (), ValueError, "got 0"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_changing_number_of_classes_is_explained() -> None:
 def test_options_that_cannot_work_are_explained() -> None:
     with pytest.raises(TypeError, match="numpy array, which carries no gradient"):
         smooth(lambda x: x.numpy(), 2, 2, differentiable=True)
-    with pytest.raises(ValueError, match="expected batch_size >= 1, got 0"):
+    with pytest.raises(ValueError, match="expected a whole number batch_size >= 1, got 0"):
         smooth(polynomial, 2, 2, batch_size=0)
     with pytest.raises(TypeError, match=r"expected a floating dtype for the grid, got torch\.int64"):
         smooth(polynomial, 2, 2, dtype=torch.int64)

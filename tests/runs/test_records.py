@@ -225,7 +225,7 @@ def test_rows_before_a_disk_is_full_are_kept(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="the 1 rows before are kept, the same command goes on from there"):
+    with pytest.raises(OSError, match="the 1 rows before are kept, the same command resumes from there"):
         table.append([row(20)])
     with pytest.raises(OSError, match="no work was done"):
         open_table(tmp_path, about(), COLUMNS, INDICES)  # room for the missing rows is tried too

@@ -6,15 +6,15 @@ import argparse
 import os
 import re
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
 import berncert
+from berncert.floor.arguments import guess
 
 COMMANDS = {
-    "demo": "the main job on data that comes along: certify, attack, table, picture, report",
-    "train": "train a model by a recipe, or go on with a training that was cut off",
+    "demo": "the main job on shipped data: certify, attack, table, picture, report",
+    "train": "train a model by a recipe, or resume a training that was cut off",
     "certify": "prove a radius for each image of a data set; or the paper's estimate, or randomized smoothing",
     "attack": "look for images that change the class: no certificate can be better than what is left",
     "curve": "certified accuracy over radii: tables and pictures of any runs, published ones too",
@@ -24,13 +24,13 @@ COMMANDS = {
 }
 """Command -> what it does. Its module has `add_arguments(parser)` and `run(arguments)`."""
 
-GO_ON = ("demo", "train", "certify", "attack")
-"""Commands that go on from where they were stopped."""
+RESUMABLE = ("demo", "train", "certify", "attack")
+"""Commands that resume from where they were stopped."""
 
 EXAMPLES = """\
 examples:
-  berncert demo                               a minute, on data that comes along
-  berncert certify mnist                      the model that comes along, on MNIST's test images
+  berncert demo                               a minute, on shipped data
+  berncert certify mnist                      the shipped model, on MNIST's test images
   berncert curve runs/mnist-exact-l2          its certified accuracy over radii
   berncert explain digits --index 3           one image, and a picture of the proof
   berncert COMMAND --help                     what a command takes, with examples
@@ -43,9 +43,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"unrecognized arguments: (--[^ =]+)|invalid choice: '([^']+)'", message)
         known = [*self._option_string_actions, *COMMANDS]
-        close = get_close_matches(wrong[1] or wrong[2], known, n=1) if wrong else []
-        guess = f"; did you mean {close[0]}?" if close else ""
-        super().error(f"{message}{guess}\n{self.prog} --help shows all there is")
+        super().error(
+            f"{message}{guess(wrong[1] or wrong[2], known) if wrong else ''}\n{self.prog} --help shows all there is"
+        )
 
 
 def main(words: list[str] | None = None) -> int:
@@ -83,8 +83,8 @@ def main(words: list[str] | None = None) -> int:
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
         return fail(error, 1)
     except KeyboardInterrupt:
-        goes_on = "; the same command goes on from where this one was" if asked in GO_ON else ""
-        return _fail(f"stopped{goes_on}", 1)
+        hint = "; the same command resumes from where this one was" if asked in RESUMABLE else ""
+        return _fail(f"stopped{hint}", 1)
     return 0
 
 

@@ -12,10 +12,9 @@ from berncert.data import official, user_files
 from berncert.data.dataset import SPLITS, Dataset, Request, take
 from berncert.data.division import ALL
 from berncert.data.registry import DIGITS, OFFICIAL
-from berncert.floor.arguments import guess
+from berncert.floor.arguments import checked_count, guess
 from berncert.floor.arrays import Floats, Ints
 from berncert.floor.reading import given_folder
-from berncert.polynomial.grid import positive_int
 
 __all__ = ["ALL", "DATASETS", "SPLITS", "Dataset", "load", "moons"]
 
@@ -60,8 +59,8 @@ def load(
         str(name),
         split,
         next(iter(given_folder(data_dir)), None),
-        None if limit is None else positive_int("limit", limit),
-        positive_int("skip", skip),
+        None if limit is None else checked_count("limit", limit),
+        checked_count("skip", skip),
         download,
         progress,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,29 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from berncert.floor.arguments import checked_count
+
 
 def degrees_per_axis(dim: int, degree: int | Sequence[int]) -> tuple[int, ...]:
     """One degree >= 1 for each of the dim axes, from one for all of them or one for each."""
-    dim = positive_int("dim", dim)
+    dim = checked_count("dim", dim)
     if isinstance(degree, Sequence) and not isinstance(degree, str):
-        degrees = tuple(positive_int("degree", n) for n in degree)
+        degrees = tuple(checked_count("degree", n) for n in degree)
         if len(degrees) != dim:
             raise ValueError(f"expected one degree or {dim} (one for each axis), got {len(degrees)}: {degree!r}")
         return degrees
-    return (positive_int("degree", degree),) * dim
-
-
-def positive_int(name: str, value: object) -> int:
-    """The value as an int >= 1; numpy's integers count, booleans do not."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"expected {name} to be an integer, got {value!r}; give a whole number >= 1")
-    if number < 1:
-        raise ValueError(f"expected {name} >= 1, got {number}")
-    return number
+    return (checked_count("degree", degree),) * dim
 
 
 def grid_batches(degrees: Sequence[int], batch_size: int) -> Iterator[Tensor]:

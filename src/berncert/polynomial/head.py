@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from berncert.floor.arguments import checked_count
 from berncert.polynomial import bernstein
-from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches, positive_int
+from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches
 
 Head = Callable[[Tensor], Tensor | npt.NDArray[Any]]
 """A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits."""
@@ -91,7 +92,7 @@ def smooth(
     if not callable(head):
         raise TypeError(f"expected a callable head (features -> logits), got {type(head).__name__}")
     degrees = degrees_per_axis(dim, degree)
-    batch_size = positive_int("batch_size", batch_size)
+    batch_size = checked_count("batch_size", batch_size)
     dtype, device = _placement(head, dtype, device)
     check_fits(2, degrees, dtype, torch.device(device))  # with the fewest classes, before anything is done
     samples: list[Tensor] = []

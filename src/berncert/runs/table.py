@@ -45,7 +45,7 @@ class Table:
         except OSError as error:
             raise OSError(
                 f"could not write {self.path}: {error.strerror or error}; the {self.done} rows before are kept, the "
-                "same command goes on from there"
+                "same command resumes from there"
             ) from error
         self.done += len(lines)
 
@@ -59,7 +59,7 @@ def open_table(
     more: Callable[[], Mapping[str, Any]] = dict,
     numbers_per_row: int | None = None,
 ) -> Table:
-    """The table of the run that `about` describes, new or to be gone on with; another run in that folder is refused.
+    """The table of the run that `about` describes, new or to be resumed; another run in that folder is refused.
 
     The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
     tried before any work; `more`, which a new run adds to what is told of it, may be some.
