@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 LARGEST_COUNT = 2**62
 
 
@@ -22,14 +20,14 @@ def checked_norm(norm: Any) -> float:
 
 def checked_count(name: str, value: Any) -> int:
     """A whole number >= 1; anything else is a ValueError."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
         raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int, at most 2^62")
     return int(value)
 
 
 def checked_index(name: str, value: Any) -> int:
     """A whole number >= 0; anything else is a ValueError."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or int(value) < 0:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
         raise ValueError(f"expected a whole number {name} >= 0, got {value!r}; pass an int")
     return int(value)
 
@@ -52,7 +50,7 @@ def guess(word: str, known: Iterable[str]) -> str:
 
 def is_real(value: Any) -> bool:
     """Whether it is a number, and not a truth value."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_float(value: Any) -> float:
