@@ -21,6 +21,7 @@ from berncert.certification.methods import Batch, Method
 from berncert.data import Dataset
 from berncert.floor.progress import Bar
 from berncert.models.checkpoint import open_checkpoint
+from berncert.runs.table import columns_of
 
 HERE = Path(__file__).parent
 METHODS: dict[str, Method] = {
@@ -69,7 +70,7 @@ def _add(
     began = time.perf_counter()
     results = work(Batch(test.images[rows], test.labels[rows], test.indices[rows].tolist()))
     found["seconds"] += time.perf_counter() - began
-    found["radius"][rows] = attrgetter(method.columns["radius"])(results)
+    found["radius"][rows] = attrgetter(columns_of(method)["radius"])(results)
     found["right"][rows] = results.predicted == test.labels[rows].numpy()
 
 

@@ -22,6 +22,7 @@ from berncert.certification.rootfinding import SOLVERS
 from berncert.data import ALL, SPLITS
 from berncert.floor.settings import Settings
 from berncert.runs.settings import RunSettings
+from berncert.runs.table import columns_of
 
 
 def choices(kind: type[Settings], name: str) -> set[str]:
@@ -69,7 +70,7 @@ def test_a_prepared_method_pickles_and_gives_the_same_rows(method: Method) -> No
     rows, again = work(batch), pickle.loads(pickle.dumps(work))(batch)
     for name, column in rows.as_columns().items():
         np.testing.assert_array_equal(again.as_columns()[name], column)
-    assert all(len(attrgetter(place)(rows)) == 3 for place in method.columns.values())
+    assert all(len(attrgetter(place)(rows)) == 3 for place in columns_of(method).values())
 
 
 def test_methods_are_plain_values() -> None:

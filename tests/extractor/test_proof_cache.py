@@ -154,7 +154,7 @@ def test_images_of_another_shape_are_another_question(proofs: Counter) -> None:
 def test_other_code_proves_again(proofs: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     network = frozen()
     proven(network, 2.0, DOUBLE)
-    monkeypatch.setattr(proof_cache, "_code", lambda: "another version")
+    monkeypatch.setattr(proof_cache, "_code_checksum", lambda: "another version")
     proven(network, 2.0, DOUBLE)
     assert proofs.calls == 2
 

@@ -6,9 +6,9 @@ Their options are read without torch, which the work in `gradient` needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from berncert.certification.methods import Batch, Method
 from berncert.floor.arguments import is_real
@@ -39,7 +39,6 @@ class Attack(Method):
     """Gradient ascent within a ball around each image, and within the range of the pixels."""
 
     kind, claim, doing, has_bound = "attack", Claim.ATTACK, "attacking", False
-    columns: ClassVar[Mapping[str, str]] = {"predict": "predicted", "fallen_at": "fallen_at", "status": "status"}
 
     norm: float = setting(2.0, "the p of the norm, 2 or inf", check=_checked_norm)
     radii: tuple[float, ...] = setting(

@@ -7,7 +7,7 @@ without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -41,8 +41,6 @@ class Method(Settings):
     kind: ClassVar[str] = "certify"
     name: ClassVar[str]
     claim: ClassVar[Claim]
-    columns: ClassVar[Mapping[str, str]]
-    """Column of a run -> the field of the rows that it holds; the class and the radius come first."""
     batch_size: ClassVar[int] = 256
     """Images that a run works on, and writes, together, unless it is given another number."""
     doing: ClassVar[str] = "certifying"
@@ -73,12 +71,6 @@ class Exact(Method):
     """Proven: no image within the radius changes its class."""
 
     name, claim = "exact", Claim.PROVEN
-    columns: ClassVar[Mapping[str, str]] = {
-        "predict": "predicted", "radius": "radius", "status": "status", "rival": "in_features.rival",
-        "boxes": "in_features.boxes", "feature_radius": "feature_radius", "feature_upper": "in_features.upper",
-        "feature_norm": "feature_norm", "lipschitz_bound": "lipschitz_bound", "extraction_error": "extraction_error",
-        "features": "features", "witness": "in_features.witness",
-    }  # fmt: skip
 
     tolerance: float = setting(
         1e-3, "stop within this share of the largest possible radius, 0 to 1", check=checked_tolerance
@@ -104,12 +96,6 @@ class Estimate(Method):
     """The radius of the paper's root finder: not proven, and most often too large."""
 
     name, claim, batch_size = "estimate", Claim.ESTIMATE, 16
-    columns: ClassVar[Mapping[str, str]] = {
-        "predict": "predicted", "radius": "distance_estimate", "status": "status", "runner_up": "in_features.runner_up",
-        "residual": "in_features.residual", "evaluations": "in_features.evaluations",
-        "feature_distance_estimate": "feature_distance_estimate", "feature_norm": "feature_norm",
-        "lipschitz_bound": "lipschitz_bound",
-    }  # fmt: skip
 
     solver: str = setting(
         "lm", "the paper's is lm for l2 and dogbox for l-inf", choices=("lm", "dogbox", "trf", "regularised")
@@ -136,10 +122,6 @@ class Randomized(Method):
     """Randomized smoothing (Cohen et al.): l2 only, and each row is true with probability 1 - alpha."""
 
     name, claim, batch_size, has_bound = "randomized", Claim.PROBABLE, 1, False
-    columns: ClassVar[Mapping[str, str]] = {
-        "predict": "predicted", "radius": "probable_radius", "status": "status", "candidate": "candidate",
-        "probability_limit": "probability_limit", "counts": "counts",
-    }  # fmt: skip
 
     norm: float = setting(2.0, "the p of the norm: 2", check=_only_l2)
     sigma: float = setting(0.25, "standard deviation of the noise, in units of the pixels", above=0)

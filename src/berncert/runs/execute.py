@@ -10,7 +10,7 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from importlib import metadata, resources
@@ -35,7 +35,7 @@ from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.polynomial import SmoothedHead
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import RunSettings
-from berncert.runs.table import Table, open_table
+from berncert.runs.table import Table, columns_of, open_table
 from berncert.runs.training_images import seen_in_training
 
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
@@ -80,10 +80,11 @@ def execute(
         def lipschitz() -> dict[str, Any]:
             return _lipschitz(classifier, images.images.shape[1:], method.norm) if method.has_bound else {}
 
-        predict, radius, *others = method.columns
+        columns = columns_of(method)
+        predict, radius, *others = columns
         table = open_table(
             place, about, ("idx", "label", predict, radius, "correct", "time", *others), images.indices.numpy(),
-            more=lipschitz, numbers_per_row=len(method.columns) + 4 + _in_vectors(method, classifier),
+            more=lipschitz, numbers_per_row=len(columns) + 4 + _in_vectors(columns, classifier),
         )  # fmt: skip
         assert settings.batch_size is not None
         _finish(table, method, settings.batch_size, classifier, images, progress)
@@ -95,12 +96,12 @@ def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
     return model if isinstance(model, Checkpoint) else open_checkpoint(model)
 
 
-def _in_vectors(method: Method, classifier: Classifier) -> int:
+def _in_vectors(columns: Iterable[str], classifier: Classifier) -> int:
     """How many numbers of a row are in columns that hold several."""
     head = classifier.head
     assert isinstance(head, SmoothedHead)
     sizes = {"features": head.dim, "witness": head.dim, "counts": len(head.coefficients)}
-    return sum(size for name, size in sizes.items() if name in method.columns)
+    return sum(size for name, size in sizes.items() if name in columns)
 
 
 def with_data(checkpoint: Checkpoint, settings: RunSettings) -> RunSettings:
@@ -177,7 +178,7 @@ def _finish(
 def table_rows(method: Method, batch: Batch, found: Rows, seconds: float) -> list[dict[str, Any]]:
     """The rows of the table for a batch: what the method found, and what all rows have."""
     assert batch.labels is not None
-    columns = {name: attrgetter(field)(found) for name, field in method.columns.items()}
+    columns = {name: attrgetter(field)(found) for name, field in columns_of(method).items()}
     columns |= {"idx": batch.numbers, "label": batch.labels.tolist()}
     columns["correct"] = columns["predict"] == batch.labels.numpy()
     columns["time"] = [timedelta(seconds=seconds)] * len(found)

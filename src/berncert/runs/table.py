@@ -15,15 +15,41 @@ from typing import Any
 
 import numpy as np
 
+from berncert.certification.methods import Method
 from berncert.floor.arrays import Ints
 from berncert.floor.claims import Status
 from berncert.floor.folders import differences, write_whole
 from berncert.runs.records import RUN, TABLES, read_about
 
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "exact": {
+        "predict": "predicted", "radius": "radius", "status": "status", "rival": "in_features.rival",
+        "boxes": "in_features.boxes", "feature_radius": "feature_radius", "feature_upper": "in_features.upper",
+        "feature_norm": "feature_norm", "lipschitz_bound": "lipschitz_bound", "extraction_error": "extraction_error",
+        "features": "features", "witness": "in_features.witness",
+    },
+    "estimate": {
+        "predict": "predicted", "radius": "distance_estimate", "status": "status", "runner_up": "in_features.runner_up",
+        "residual": "in_features.residual", "evaluations": "in_features.evaluations",
+        "feature_distance_estimate": "feature_distance_estimate", "feature_norm": "feature_norm",
+        "lipschitz_bound": "lipschitz_bound",
+    },
+    "randomized": {
+        "predict": "predicted", "radius": "probable_radius", "status": "status", "candidate": "candidate",
+        "probability_limit": "probability_limit", "counts": "counts",
+    },
+    "attack": {"predict": "predicted", "fallen_at": "fallen_at", "status": "status"},
+}  # fmt: skip
+"""Method, or any attack -> column -> the field of its rows that the column holds; class and radius come first."""
 DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")
 """What a run must share with another to be the same; to resume it, `versions` too."""
 MEGABYTE = 2**20
 ROOM_PER_NUMBER = 24  # bytes: 17 digits, a sign, an exponent, a tab
+
+
+def columns_of(method: Method) -> Mapping[str, str]:
+    """Column of a run of this method -> the field of its rows."""
+    return COLUMNS["attack" if method.kind == "attack" else method.name]
 
 
 class Table:

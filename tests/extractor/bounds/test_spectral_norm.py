@@ -13,7 +13,7 @@ from networks import random_conv
 from torch import nn
 from truth import matrix_of
 
-from berncert.extractor.bounds import spectral
+from berncert.extractor.bounds import spectral_norm
 from berncert.extractor.bounds.spectral_norm import Geometry, conv_norm_bound, matrix_norm_bound
 from berncert.extractor.parametrizations import geometry_of
 
@@ -135,7 +135,7 @@ def true_norm(conv: nn.Conv2d, size: list[int]) -> float:
 @pytest.mark.parametrize("route", ["frequencies", "either"])
 def test_the_bound_of_a_convolution_is_never_below_its_matrix(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if route == "frequencies":
-        monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
+        monkeypatch.setattr(spectral_norm, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(5 + len(route))
     ratios = []
     for _ in range(150):
@@ -152,7 +152,7 @@ def test_the_bound_of_a_convolution_is_never_below_its_matrix(route: str, monkey
 def test_frequencies_alone_are_within_15_per_cent_on_average_on_maps_of_8_and_more(
     stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral_norm, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(stride)
     ratios = []
     for _ in range(20):
@@ -214,7 +214,7 @@ def test_circular_padding_beyond_the_kernel_repeats_rows_and_counts_them() -> No
 
 
 def test_circular_padding_that_repeats_rows_is_bounded_by_frequencies_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral_norm, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(8)
     for _ in range(100):
         conv, size = random_conv(rng, mode="circular")
@@ -262,7 +262,7 @@ def test_zero_weights_have_norm_zero() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_many_convolutions_of_every_kind_are_bounded_by_frequencies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spectral, "LARGEST_EXPLICIT", 0)
+    monkeypatch.setattr(spectral_norm, "LARGEST_EXPLICIT", 0)
     rng = np.random.default_rng(1000 + seed)
     for _ in range(3000):
         conv, size = random_conv(rng, largest=11)
