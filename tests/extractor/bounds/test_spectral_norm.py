@@ -277,4 +277,6 @@ def test_sums_over_inputs_and_outputs_are_those_of_the_matrix() -> None:
     ]:
         matrix = matrix_of(module, shape)
         assert spectral_norm.sums_over_inputs(module, shape) == pytest.approx(float(matrix.sum(dim=0).max()), rel=1e-14)
-        assert spectral_norm.sums_over_outputs(module, shape) == pytest.approx(float(matrix.sum(dim=1).max()), rel=1e-14)
+        assert spectral_norm.sums_over_outputs(module, shape) == pytest.approx(
+            float(matrix.sum(dim=1).max()), rel=1e-14
+        )

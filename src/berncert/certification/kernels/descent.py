@@ -15,8 +15,13 @@ FEW = 4  # rivals looked at for a first witness
 
 
 @kernel
-def first_witness(problem: Problem, memory: Memory, x0: Floats, predicted: int, witness: Floats) -> tuple[float, int]:
-    """(upper, rival) from the rivals that look nearest by value and slope; (inf, -1) if none is found."""
+def first_witness(
+    problem: Problem, memory: Memory, x0: Floats, target: float, predicted: int, witness: Floats
+) -> tuple[float, int]:
+    """(upper, rival) from the rivals that look nearest by value and slope; (inf, -1) if none is found.
+
+    Rivals that look twice as far as the target are left out, and a witness within the target is enough.
+    """
     upper = np.inf
     winner = -1
     few = min(FEW, memory.margins.size - 1)
@@ -29,7 +34,7 @@ def first_witness(problem: Problem, memory: Memory, x0: Floats, predicted: int, 
         looks[i] = value / length(memory.gradient, dual_exponent(problem.norm))
     for _ in range(few):
         best = np.argmin(looks)
-        if looks[best] < upper:
+        if looks[best] < min(upper, 2.0 * target) and not upper < target < np.inf:
             for j in range(x0.size):
                 memory.x[j] = x0[j]
             found = descend(problem, memory, x0, predicted, rivals[best], upper, witness)

@@ -71,7 +71,7 @@ def certify_one(
     nearest_margin = margins.min()
 
     witness[:] = np.nan
-    upper, winner = first_witness(problem, memory, x0, predicted, witness)
+    upper, winner = first_witness(problem, memory, x0, target, predicted, witness)
     if nearest_margin <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, 0
     dismiss(problem, memory, predicted, min(upper, target))
