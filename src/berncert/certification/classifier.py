@@ -30,7 +30,7 @@ class Classifier(nn.Module):
         return cast(Tensor, self.head(features.double() if certified else features))
 
     def smooth(self, degree: int | Sequence[int], *, dim: int | None = None) -> Classifier:
-        """The same extractor, its head smoothed in float64; `dim` is the number of features, if it cannot be told."""
+        """The same extractor, its head smoothed in float64; `dim` is the number of features, if it cannot be inferred."""
         if isinstance(self.head, SmoothedHead):
             raise TypeError("expected a head that is not smoothed yet, got a SmoothedHead; smooth the original model")
         head = copy.deepcopy(self.head).double()
@@ -63,5 +63,5 @@ def _features_of(model: Classifier) -> int:
         return known
     first = next((m.in_features for m in model.head.modules() if isinstance(m, nn.Linear)), None)
     if first is None:
-        raise ValueError("expected dim, as the head does not tell the number of features; pass smooth(degree, dim=...)")
+        raise ValueError("expected dim, as the head does not say the number of features; pass smooth(degree, dim=...)")
     return first

@@ -30,7 +30,7 @@ STATUS = {
     search.BUDGET: Status.BUDGET,
     search.ROUNDING: Status.ROUNDING,
 }
-ROWS_AT_ONCE = 32  # for one thread, before it looks what is left
+ROWS_AT_ONCE = 32  # for one thread, before it takes the next ones
 SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -115,7 +115,7 @@ def _solve(problem: Problem, x: Floats, target: Floats, threads: int, progress: 
 
 
 def _usable_cores() -> int:
-    """Those this process may run on, where the system can tell."""
+    """The cores that this process may run on, where the system says so."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -164,7 +164,7 @@ class Randomized(Method):
     def predict(self, model: nn.Module, images: Any, *, first_index: int = 0, progress: bool | None = None) -> Ints:
         """PREDICT of Cohen et al.: the class of the smoothed classifier for each image, -1 where it abstains.
 
-        It abstains unless a two-sided binomial test tells the two most frequent of n votes apart at level alpha. So
+        It abstains unless a two-sided binomial test distinguishes the two most frequent of n votes at level alpha. So
         each row is a wrong class with probability alpha at most.
         """
         from berncert.certification.randomized import Voter, numbered

@@ -47,8 +47,8 @@ def winner(counts: Ints, alpha: float) -> int:
     """The class with most votes, or -1 when a fair coin between the two best could well have given their votes."""
     best, second = np.argsort(-counts, kind="stable")[:2]
     together = int(counts[best] + counts[second])
-    told = binomtest(int(counts[best]), together, 0.5).pvalue <= alpha
-    return int(best) if told else ABSTAIN
+    decided = binomtest(int(counts[best]), together, 0.5).pvalue <= alpha
+    return int(best) if decided else ABSTAIN
 
 
 class Voter:

@@ -73,8 +73,8 @@ def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: b
     choices = entry.metadata["choices"]
     about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
     if default and entry.default is not None:
-        told = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
-        about += f" ({told})"
+        default_text = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
+        about += f" ({default_text})"
     flag = f"--{entry.name.replace('_', '-')}"
     group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
 

@@ -10,14 +10,16 @@ class Status(StrEnum):
 
     PROVEN = "the radius is within the tolerance of the largest possible"
     WHOLE_CUBE = "the class holds in the whole cube"
-    TIE = "the two best classes cannot be told apart in float64: no radius"
+    TIE = "the two best classes cannot be distinguished in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
     EXTRACTION = "the rounding of the extractor uses up the radius: no radius; extract in float64"
     LEAVES_CUBE = (
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
-    ROUNDING = "float64 cannot tell the classes apart near the boundary; the radius is valid but may not be the largest"
+    ROUNDING = (
+        "float64 cannot distinguish the classes near the boundary; the radius is valid but may not be the largest"
+    )
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"
     UNKNOWN = "asked at one radius: neither a proof nor a counterexample"

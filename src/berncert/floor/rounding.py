@@ -11,7 +11,7 @@ from typing import SupportsFloat
 
 
 def floor_digits(value: SupportsFloat, digits: int) -> str:
-    """What is proven, in so many digits: no more than the value."""
+    """Something proven, in so many digits: no more than the value."""
     return _digits(value, digits, ROUND_FLOOR)
 
 
@@ -21,12 +21,12 @@ def ceil_digits(value: SupportsFloat, digits: int) -> str:
 
 
 def trimmed(value: SupportsFloat) -> float:
-    """Without what is beyond twelve digits: a bound of 1.0000000000000002 is told as 1, not as 1.00001."""
+    """The value to twelve digits, so that a bound of 1.0000000000000002 is printed as 1, not as 1.00001."""
     return float(f"{float(value):.12g}")
 
 
 def floor_places(value: SupportsFloat, places: int) -> str:
-    """What is proven, with so many decimals: no more than the value."""
+    """Something proven, with so many decimals: no more than the value."""
     return _places(value, places, ROUND_FLOOR)
 
 

@@ -123,10 +123,10 @@ def _labels(found: Sequence[Named]) -> list[str]:
         depth = next(depth for depth in count(1) if len({place.parts[-depth:] for place in places}) == len(places))
         for k in mine:
             labels[k] = _printable("/".join([*paths[k].parts[-depth:-1], names[k]]))
-    told: list[str] = []
+    unique: list[str] = []
     for label in labels:
-        told.append(next(x for x in chain([label], (f"{label} ({n})" for n in count(2))) if x not in told))
-    return told
+        unique.append(next(x for x in chain([label], (f"{label} ({n})" for n in count(2))) if x not in unique))
+    return unique
 
 
 def _name(run: Run) -> str:

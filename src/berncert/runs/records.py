@@ -87,7 +87,7 @@ class Run:
 
     @cached_property
     def abstained(self) -> Flags:
-        """Where randomized smoothing told no class."""
+        """Where randomized smoothing abstained."""
         return np.asarray(self.rows["predict"] == -1)
 
     @cached_property
@@ -226,12 +226,11 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def _check_rows(path: Path, claim: Claim, rows: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Rows that no run writes were changed since, and tell nothing."""
+    """Refuse rows that no run writes: they were changed since."""
     radius = rows["fallen_at" if claim is Claim.ATTACK else "radius"]
-    right, told = rows["predict"] == rows["label"], rows["correct"]
     wrong = {
         "a radius that is no number, or below 0": ~(radius >= 0),
-        "another correct than predict and label say": told != right,
+        "another correct than predict and label say": rows["correct"] != (rows["predict"] == rows["label"]),
         "an idx that is not above the one before": np.diff(rows["idx"], prepend=-1) <= 0,
     }
     if "status" in rows:

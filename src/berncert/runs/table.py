@@ -88,7 +88,7 @@ def open_table(
     """The table of the run that `about` describes, new or to be resumed; another run in that folder is refused.
 
     The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
-    tried before any work; `more`, which a new run adds to what is told of it, may be some.
+    tried before any work; `more`, which a new run adds to its record, may be some work.
     """
     path = folder / TABLES[about["kind"]]
     table = Table(path, columns)
@@ -112,16 +112,16 @@ def open_table(
 
 def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON gives it back."""
-    told: dict[str, Any] = json.loads(json.dumps(_finite(about)))
-    return told
+    read: dict[str, Any] = json.loads(json.dumps(_finite(about)))
+    return read
 
 
 def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any], keys: Sequence[str]) -> None:
     old, new = ({key: its.get(key) for key in keys} for its in (there, here))
-    told = differences(old, new)
-    if told:
+    changes = differences(old, new)
+    if changes:
         raise ValueError(
-            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(told)}; choose "
+            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(changes)}; choose "
             "another one, say the same as there, or delete that one to start again"
         )
 

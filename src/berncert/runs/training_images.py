@@ -17,8 +17,8 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
 
     `about` is what the model's checkpoint says of its training.
     """
-    told = about.get("data")
-    before: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    record = about.get("data")
+    before: Mapping[str, Any] = record if isinstance(record, Mapping) else {}
     count, division = len(images), images.division
     if not before.get("name"):
         maybe = "these may be training images: the model does not say what it was trained on"
@@ -42,10 +42,10 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
 
 def _limited(about: Mapping[str, Any]) -> bool:
     """Whether the model was trained on fewer images than there were."""
-    told: Any = about
+    entry: Any = about
     for key in ("recipe", "data", "train_limit"):
-        told = told.get(key) if isinstance(told, Mapping) else None
-    return told is not None
+        entry = entry.get(key) if isinstance(entry, Mapping) else None
+    return entry is not None
 
 
 def _same_data(before: Mapping[str, Any], images: Dataset) -> bool:
