@@ -30,7 +30,7 @@ class Classifier(nn.Module):
         return cast(Tensor, self.head(features.double() if certified else features))
 
     def smooth(self, degree: int | Sequence[int], *, dim: int | None = None) -> Classifier:
-        """The same extractor, its head smoothed in float64; `dim` is the number of features, if it cannot be inferred."""
+        """The same extractor, its head smoothed in float64; `dim` is the number of features, where nothing says it."""
         if isinstance(self.head, SmoothedHead):
             raise TypeError("expected a head that is not smoothed yet, got a SmoothedHead; smooth the original model")
         head = copy.deepcopy(self.head).double()

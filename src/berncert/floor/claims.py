@@ -17,9 +17,7 @@ class Status(StrEnum):
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
-    ROUNDING = (
-        "float64 cannot distinguish the classes near the boundary; the radius is valid but may not be the largest"
-    )
+    ROUNDING = "float64 cannot separate the classes near the boundary; the radius is valid but may not be the largest"
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"
     UNKNOWN = "asked at one radius: neither a proof nor a counterexample"

@@ -121,8 +121,8 @@ def _check_same(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any],
     changes = differences(old, new)
     if changes:
         raise ValueError(
-            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(changes)}; choose "
-            "another one, say the same as there, or delete that one to start again"
+            f"expected a new folder or one of the same run, got {folder}, which differs in {', '.join(changes)}; "
+            "choose another one, say the same as there, or delete that one to start again"
         )
 
 
