@@ -11,11 +11,11 @@ DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "src" / "berncert"
 PICTURE = DOCS / "images" / "imports.svg"
 ROOMS = {
-    "floor": "array types, checks, rounding, progress, settings, words",
+    "foundation": "array types, checks, rounding, progress, settings",
     "hardware": "device and threads",
     "polynomial": "Bernstein calculus, SmoothedHead, smooth",
     "extractor": "layers, networks by name, freeze, Lipschitz bounds",
-    "certification": "methods, results, the exact search, estimates",
+    "certification": "methods, results, statuses, the exact search, estimates",
     "attacks": "Pgd, Fgsm",
     "data": "data sets, and your own images",
     "models": "heads, checkpoints, shipped models",

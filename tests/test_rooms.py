@@ -29,10 +29,10 @@ def test_no_module_of_a_room_imports_one_that_imports_it(room: str) -> None:
     assert set(TopologicalSorter(graph).static_order()) == mine  # or a CycleError that names the circle
 
 
-def test_no_module_of_the_floor_imports_anything_heavy() -> None:
+def test_no_module_of_the_foundation_imports_anything_heavy() -> None:
     heavy = {"torch", "scipy", "numba", "matplotlib", "jinja2", "sklearn"}
     for name, path in MODULES.items():
-        if room_of(name) == "floor":
+        if room_of(name) == "foundation":
             nodes = ast.walk(ast.parse(path.read_text("utf-8")))
             words = {node.names[0].name for node in nodes if isinstance(node, ast.Import)}
             assert not heavy & words, name

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from berncert.certification.results import ImageCertificates as ImageCertificates
     from berncert.certification.results import ImageEstimates as ImageEstimates
     from berncert.certification.rootfinding import estimate as estimate
+    from berncert.certification.status import Status as Status
     from berncert.extractor import FrozenNetwork as FrozenNetwork
     from berncert.extractor import UnitCube as UnitCube
     from berncert.extractor import build as build
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from berncert.extractor import lipschitz_bound as lipschitz_bound
     from berncert.extractor import lipschitz_table as lipschitz_table
     from berncert.extractor import register_bound as register_bound
-    from berncert.floor.claims import Status as Status
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
     from berncert.polynomial import SmoothedHead as SmoothedHead
@@ -43,7 +43,7 @@ HOMES = {
     "extractor": (
         "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
     ),
-    "floor.claims": ("Status",),
+    "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
     "polynomial": ("SmoothedHead", "smooth"),
     "training.loop": ("train",),

@@ -15,10 +15,10 @@ from explained_toys import open_classifier, saved
 import berncert
 from berncert import data
 from berncert.certification.methods import Exact
+from berncert.certification.status import Status
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
 from berncert.data import load
-from berncert.floor.claims import Status
 from berncert.reporting.explanation import Sample, explain
 
 Capture = pytest.CaptureFixture[str]

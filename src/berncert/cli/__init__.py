@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import berncert
-from berncert.floor.arguments import guess
+from berncert.foundation.arguments import guess
 
 COMMANDS = {
     "demo": "the main job on shipped data: certify, attack, table, picture, report",

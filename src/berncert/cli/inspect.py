@@ -11,7 +11,7 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json
-from berncert.floor.rounding import ceil_digits, floor_digits, norm_name, trimmed
+from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name, trimmed
 from berncert.reporting.tables import TextTable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect the model and print the result."""
-    from berncert.floor.settings import parsed
+    from berncert.foundation.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
 
     norm = parsed(arguments.norm, float)

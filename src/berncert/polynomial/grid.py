@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from berncert.floor.arguments import checked_count
+from berncert.foundation.arguments import checked_count
 
 
 def degrees_per_axis(dim: int, degree: int | Sequence[int]) -> tuple[int, ...]:

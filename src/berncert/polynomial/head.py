@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from berncert.floor.arguments import checked_count
+from berncert.foundation.arguments import checked_count
 from berncert.polynomial import bernstein
 from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches
 

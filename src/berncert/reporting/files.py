@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from berncert.floor.folders import write_whole
+from berncert.foundation.folders import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

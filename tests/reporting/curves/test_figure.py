@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of
 from berncert.reporting.curves.figure import COLOURS, MOST_BESIDE, STYLES, curve_figure
 from berncert.reporting.files import rendered

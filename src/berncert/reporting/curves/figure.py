@@ -17,9 +17,9 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Claim
-from berncert.floor.palette import GREY, INK, PALE, SMALL
+from berncert.certification.status import Claim
+from berncert.foundation.arrays import Floats
+from berncert.foundation.palette import GREY, INK, PALE, SMALL
 from berncert.reporting.curves.curve import Curve, common_norm, share_name
 from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
 

@@ -18,10 +18,10 @@ from berncert.certification.exact import ImageProver, certify
 from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.results import Certificates, ImageCertificates
+from berncert.certification.status import Status
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.floor.arguments import checked_index
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Status
+from berncert.foundation.arguments import checked_index
+from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
 from berncert.runs.execute import check_fits
