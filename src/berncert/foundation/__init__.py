@@ -1,1 +1,1 @@
-"""What every room stands on: array types, argument checks, rounding, progress, settings, vocabulary. No torch here."""
+"""What every room stands on: array types, argument checks, rounding, progress, settings, files. No torch here."""
