@@ -14,7 +14,8 @@ from berncert.foundation.folders import claimed, differences, write_whole
 
 
 def test_a_folder_is_claimed_by_one_process_at_a_time(tmp_path: Path) -> None:
-    other = "from pathlib import Path; from berncert.foundation.folders import claimed\nwith claimed(Path('here'), 'run'): pass"
+    imports = "from pathlib import Path; from berncert.foundation.folders import claimed"
+    other = f"{imports}\nwith claimed(Path('here'), 'run'): pass"
     command = [sys.executable, "-c", other]
     with claimed(tmp_path / "here", "run"):
         refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
