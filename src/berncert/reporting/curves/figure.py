@@ -70,7 +70,7 @@ def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure
         extent = legend.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
         height = max(HEIGHT, extent.height + bottom + above)
         figure.set_size_inches(WIDTH + extent.width, height)
-        legend.set_bbox_to_anchor((WIDTH, height - above), figure.dpi_scale_trans)
+        legend.set_bbox_to_anchor((WIDTH - 0.1, height - above), figure.dpi_scale_trans)
         sides = np.array([left, bottom, WIDTH - left - right, height - bottom - above])
         axes.set_position(tuple(sides / np.tile(figure.get_size_inches(), 2)))
     _title(figure, message, _data_and_images(curves))
