@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from berncert.reporting.curves.curve import Curve
 from berncert.runs.records import Run
 
+AnyCurve = TypeVar("AnyCurve", bound=Curve)
 ENOUGH = 10
 """With so many images whose labels agree, a table that does not name its data is taken to be of the same data."""
 
 
-def on_common_images(curves: Sequence[Curve]) -> tuple[list[Curve], list[str]]:
+def on_common_images(curves: Sequence[AnyCurve]) -> tuple[list[AnyCurve], list[str]]:
     """The curves, those over the same data on the images that all of them have; and notes that say so.
 
     Images are the same by data set, idx and label. Runs of different data, or without any image in common, are left as

@@ -1,4 +1,4 @@
-"""Signs, units of time and commas, as only the report writes them; `berncert.floor.rounding` rounds numbers."""
+"""Signs and units of time, as only the report writes them; `berncert.floor.rounding` rounds numbers."""
 
 from __future__ import annotations
 
@@ -50,11 +50,6 @@ def duration(seconds: float) -> str:
 def nearest_rank(values: npt.NDArray[np.float64], share: float) -> float:
     """The least of the values that at least this share of them do not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
-
-
-def count(number: int) -> str:
-    """The number with commas."""
-    return f"{number:,}"
 
 
 def bound(value: float | str) -> str:

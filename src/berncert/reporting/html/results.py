@@ -16,7 +16,7 @@ from berncert.floor.claims import Claim
 from berncert.floor.rounding import ceil_places, floor_places, percent, percent_places
 from berncert.reporting.html.chart import Histogram, histogram, own_scale
 from berncert.reporting.html.examples import STATUS_MEANINGS, Examples, broken_radii, examples_of
-from berncert.reporting.html.formats import count, duration, nearest_rank, places_for, with_signs
+from berncert.reporting.html.formats import duration, nearest_rank, places_for, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.runs.records import Run
 
@@ -84,7 +84,7 @@ def _statuses(run: Run) -> list[tuple[str, str, str, str]]:
     ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
     of, places = len(run), percent_places(len(run))
     return [
-        (name, STATUS_MEANINGS.get(name, ""), count(number), percent(number, of, places)) for name, number in ordered
+        (name, STATUS_MEANINGS.get(name, ""), f"{number:,}", percent(number, of, places)) for name, number in ordered
     ]
 
 
@@ -94,8 +94,8 @@ def _check(run: Run, broken_at: Floats | None) -> str:
         return ""
     attacked = run.correct & ~np.isnan(broken_at)
     within = int((attacked & (broken_at < run.radius)).sum())
-    number = count(within) if within else "none"
-    result = f"Of {count(int(attacked.sum()))} correct images that were attacked, {number} fell"
+    number = f"{within:,}" if within else "none"
+    result = f"Of {attacked.sum():,} correct images that were attacked, {number} fell"
     if run.claim is Claim.PROVEN:
         ending = "this cannot be: the proof, the attack or the record is wrong" if within else "as it must be"
         return f"{result} within the proven radius: {ending}."
