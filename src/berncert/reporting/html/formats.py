@@ -27,6 +27,12 @@ def places_for(typical: float) -> int:
     return min(max(3 - math.floor(math.log10(typical)), 2), 8)
 
 
+def places_of(values: npt.NDArray[np.float64]) -> int:
+    """The number of decimals that leave the median of those that are finite and positive four digits."""
+    measured = values[np.isfinite(values) & (values > 0)]
+    return places_for(float(np.median(measured))) if len(measured) else 3
+
+
 def sortable(value: float) -> str:
     """The number by which the page's script sorts: digits, "inf", or nothing for NaN."""
     return "" if math.isnan(value) else "inf" if math.isinf(value) else f"{value:.9g}"

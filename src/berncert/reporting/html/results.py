@@ -16,7 +16,7 @@ from berncert.floor.claims import Claim
 from berncert.floor.rounding import ceil_places, floor_places, percent, percent_places
 from berncert.reporting.html.chart import Histogram, histogram, own_scale
 from berncert.reporting.html.examples import STATUS_MEANINGS, Examples, broken_radii, examples_of
-from berncert.reporting.html.formats import duration, nearest_rank, places_for, with_signs
+from berncert.reporting.html.formats import duration, nearest_rank, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.runs.records import Run
 
@@ -71,8 +71,7 @@ def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
     Radii are rounded down; those at which an attack succeeded, up.
     """
     radii = run.radius[run.correct & (run.radius >= 0)]
-    finite = radii[np.isfinite(radii) & (radii > 0)]
-    places = places_for(float(np.median(finite))) if len(finite) else 3
+    places = places_of(radii)
     rounded = ceil_places if run.claim is Claim.ATTACK else floor_places
     for name, share in QUANTILES.items():
         radius = nearest_rank(radii, share) if len(radii) else math.nan
