@@ -22,7 +22,7 @@ COMMANDS = {
     "inspect": "what a model is made of, and what is proven of it",
     "explain": "one image: its class, its radius, and what the proof is made of",
 }
-"""Command -> what it does. Its module has `add_arguments(parser)` and `run(arguments)`."""
+"""Command -> what it does. Its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
 
 GO_ON = ("demo", "train", "certify", "attack")
 """Commands that go on from where they were stopped."""
@@ -71,7 +71,9 @@ def main(words: list[str] | None = None) -> int:
 
     try:
         if asked is not None:
-            import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
+            module = import_module(f"berncert.cli.{asked}")
+            commands.choices[asked].epilog = module.EXAMPLES
+            module.add_arguments(commands.choices[asked])
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -44,12 +44,10 @@ What it does, as commands: train digits; certify, attack; curve, report, explain
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to write, and whether to train."""
-    parser.usage = "berncert demo [--out DIR] [--train] [--json]"
     parser.description = (
         "The main job on scikit-learn's handwritten digits: a trained model with a smoothed head, a proven radius for\n"
         "each test image, an attack, two rivals, a table, a curve, a report and one image explained. A minute or so."
     )
-    parser.epilog = EXAMPLES
     parser.add_argument("--out", metavar="DIR", help="where all of it goes (out/demo; out/demo-trained)")
     parser.add_argument("--train", action="store_true", help="train the model first")
     add_json(parser)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from berncert.certification.methods import Exact
 from berncert.cli import output
-from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
+from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
 from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
@@ -36,13 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the image, and where the picture goes."""
     parser.usage = "berncert explain MODEL --index I [--data NAME] [--norm P] [--degree N] [--out FILE] [settings]"
     parser.description = "Explain one image: its class, its radius, its rivals, and how the radius is computed."
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; the folder of a training"
-    )
-    parser.add_argument(
-        "--index", type=int, required=True, metavar="I", help="the image's number, as in a run's column idx, from 0"
-    )
+    add_model(parser)
+    about = "the image's number, as in a run's column idx, from 0"
+    parser.add_argument("--index", type=int, required=True, metavar="I", help=about)
     parser.add_argument("--out", metavar="FILE", help="the picture: .png, .svg or .pdf (explain-DATA-I.png)")
     parser.add_argument("--no-picture", action="store_true", help="print without drawing")
     parser.add_argument("--no-attack", action="store_true", help="do not look for an image of another class: faster")

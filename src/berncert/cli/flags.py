@@ -45,16 +45,26 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
     return message
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model that a command works on."""
+    about = "digits or mnist, which are shipped; a checkpoint; the folder of a training"
+    parser.add_argument("model", metavar="MODEL", help=about)
+
+
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Where data sets are."""
     about = "where data sets are (else BERNCERT_DATA, the cache, download)"
     parser.add_argument("--data-dir", metavar="DIR", help=about)
 
 
-def add_own_images(parser: argparse.ArgumentParser) -> None:
-    """Whether runs are compared on the images that all of them have."""
+def add_runs(parser: argparse.ArgumentParser, made: str) -> None:
+    """The runs that a table, picture or page is made of, where their images are, and its title."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"a run, see below; LABEL=RUN names it in the {made}")
     about = "each run on all of its images, not only on those that are in all runs"
     parser.add_argument("--own-images", action="store_true", help=about)
+    parser.add_argument("--title", metavar="TEXT", help=f"the title of the {made}")
+    about = "where data sets are (else BERNCERT_DATA, the cache); published rows in published/"
+    parser.add_argument("--data-dir", metavar="DIR", help=about)
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from berncert.cli import output
-from berncert.cli.flags import add_json
+from berncert.cli.flags import add_json, add_model
 from berncert.floor.rounding import ceil_digits, floor_digits, norm_name, trimmed
 from berncert.reporting.tables import TextTable
 
@@ -32,10 +32,8 @@ file claims about itself is trusted.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the model and the norm."""
-    parser.usage = "berncert inspect MODEL [--norm P] [--json]"
     parser.description = "Show the parts of a model, and how its Lipschitz bound is proven."
-    parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist (shipped), a checkpoint, a training's folder")
+    add_model(parser)
     parser.add_argument("--norm", default="2", metavar="P", help="the p of the norm of the pixels, 1 to inf (2)")
     add_json(parser)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from berncert.cli.flags import add_own_images
+from berncert.cli.flags import add_json, add_runs
 from berncert.cli.output import console, print_json
 from berncert.floor.arguments import checked_count
 from berncert.reporting.files import PAGES, file_path
@@ -29,30 +29,17 @@ found and have not changed since the run.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and what the page shows of them."""
-    parser.usage = (
-        "berncert report [LABEL=]RUN... [--out FILE.html] [--examples N] [--own-images] [--title TEXT]\n"
-        "                       [--data-dir DIR] [--json]"
-    )
     parser.description = (
         "Write one HTML file about some runs: curves to hover, tables to sort, the least and the most robust images,\n"
         "histograms, options."
     )
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is its name in the page"
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE.html",
-        help="the page (report.html in the folder of one run; runs/report.html of several)",
-    )
+    add_runs(parser, "page")
+    about = "the page (report.html in the folder of one run; runs/report.html of several)"
+    parser.add_argument("--out", metavar="FILE.html", help=about)
     parser.add_argument(
         "--examples", type=int, default=200, metavar="N", help="images in the table of each run, at most (200)"
     )
-    add_own_images(parser)
-    parser.add_argument("--title", metavar="TEXT", help="the title of the page")
-    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache)")
-    parser.add_argument("--json", action="store_true", help="print the path and the size as JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
