@@ -47,12 +47,9 @@ def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
     add_hardware(parser)
     add_json(parser)
     group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
-    for entry in fields(RunSettings):
-        add_flag(group, entry, default=True)
     shared = set.intersection(*({entry.name for entry in fields(method)} for method in methods.values()))
-    for entry in fields(methods[first]):
-        if entry.name in shared:
-            add_flag(group, entry, default=True)
+    for entry in (*fields(RunSettings), *(entry for entry in fields(methods[first]) if entry.name in shared)):
+        add_flag(group, entry, default=True)
     for name, method in methods.items():
         group = parser.add_argument_group(f"settings: --method {name}", (method.__doc__ or "").strip())
         for entry in fields(method):

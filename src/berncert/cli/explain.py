@@ -64,24 +64,21 @@ def run(arguments: argparse.Namespace) -> None:
     model = checkpoint.smoothed(settings.degree)
     settings = with_data(checkpoint, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
-    if picture is None:
-        assert settings.data is not None
-        picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
     if not arguments.no_picture:
+        picture = picture or Path(f"explain-{Path(str(settings.data)).stem}-{arguments.index}.png")
         try_to_write(picture)
     explained = explain(model, sample, method, attack=not arguments.no_attack)
-    if not arguments.no_picture:
+    if picture is not None:
         from berncert.reporting.explanation.figure import explanation_figure
 
         write_picture(explanation_figure(explained), picture)
-    drawn = None if arguments.no_picture else str(picture)
     if arguments.json:
-        output.print_json(explained.as_json() | {"picture": drawn})
+        output.print_json(explained.as_json() | {"picture": picture and str(picture)})
     else:
-        _show(explained, drawn)
+        _show(explained, picture)
 
 
-def _show(explained: Explanation, picture: str | None) -> None:
+def _show(explained: Explanation, picture: Path | None) -> None:
     console, sample, c = output.console(), explained.sample, explained.certificate
     verdict = f"classified as {explained.name(explained.predicted)!r}: {'correct' if explained.correct else 'wrong'}"
     place = f"{sample.name}, {sample.split} {sample.kind} {sample.index}"

@@ -56,11 +56,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"path": str(path), "bytes": size})
         return
-    for label, run in runs:
-        if not len(run):
-            console().print(f"note: {label} has no rows yet")
-    for label, seen in content.training_images:
-        console().print(f"note: TRAINING IMAGES: {label}: {seen}", style="bold")
+    for entry in content.entries:
+        if not len(entry.run):
+            console().print(f"note: {entry.label} has no rows yet")
+        if entry.training_images:
+            console().print(f"note: TRAINING IMAGES: {entry.label}: {entry.training_images}", style="bold")
     console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from matplotlib.typing import ColorType
 
 from berncert.floor.arrays import Floats
 from berncert.floor.claims import Claim
@@ -156,7 +157,7 @@ def _beside(corners: Floats, width: float, height: float) -> Iterator[Bbox]:
             yield Bbox.from_bounds(left, bottom, width, height)
 
 
-def _write(axes: Axes, box: Bbox, label: str, caption: str, colour: str) -> None:
+def _write(axes: Axes, box: Bbox, label: str, caption: str, colour: ColorType) -> None:
     """The label at the top of the box, the caption at its bottom, both on white, which covers the grid."""
     white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     style: dict[str, Any] = {"transform": axes.transAxes, "fontsize": SMALL, "parse_math": False, "bbox": white}
@@ -211,10 +212,9 @@ def _title(figure: Figure, message: str, detail: str) -> None:
     figure.text(s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, **DETAIL, **left)
 
 
-def _darker(colour: str) -> str:
+def _darker(colour: str) -> ColorType:
     """A darker shade for text, which is thinner than lines."""
-    red, green, blue = (0.65 * mine + 0.35 * ink for mine, ink in zip(to_rgb(colour), to_rgb(INK), strict=True))
-    return to_hex((red, green, blue))
+    return LinearSegmentedColormap.from_list("", [colour, INK])(0.35)
 
 
 def _folded(text: str, longest: int) -> str:

@@ -108,9 +108,7 @@ class Explanation:
     @property
     def probabilities(self) -> Floats:
         """The softmax of the logits."""
-        powers = np.exp(self.logits - self.logits.max())
-        shares: Floats = powers / powers.sum()
-        return shares
+        return torch.from_numpy(self.logits).softmax(dim=0).numpy()
 
     def name(self, number: int) -> str:
         """The name of a class; its number if the data does not name it."""

@@ -109,10 +109,9 @@ def draw_line(axes: Axes, explained: Explanation) -> None:
     axes.scatter([start], [top], s=36, color=styles[explained.predicted].ink, edgecolors="white", zorder=5)
     if np.isfinite(c.in_features.witness).all():
         axes.axvline(float(c.in_features.witness[0]), color=INK, linewidth=0.8, zorder=2)
-    axes.set(xlim=(0, 1))
+    axes.set(xlim=(0, 1), yticks=[])
     axes.set_xlabel("the feature", fontsize=SMALL, color=GREY)
     axes.set_ylabel("logit", fontsize=SMALL, color=GREY)
-    axes.set_yticks([])
     axes.tick_params(labelsize=SMALL, colors=GREY)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -155,13 +154,10 @@ def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Flo
     axes.scatter([0], [0], s=44, color=own, edgecolors="white", linewidths=0.8, zorder=5)
     width, height = np.array(WORDS) * float(np.diff(axes.get_xlim())[0])
     corners = np.array([[-width, -height], [width, -height], [width, height], [-width, height]])
-    for depth in (0.6, 0.45, 0.3):
-        place = np.array([0, depth * outline[:, 1].min(initial=0)])
-        if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
-            axes.text(
-                0, place[1], "proven:\nthe same class", ha="center", va="center", fontsize=SMALL, color=own, zorder=7
-            )
-            break
+    place = np.array([0, 0.5 * outline[:, 1].min(initial=0)])
+    if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
+        words: Mapping[str, Any] = {"fontsize": SMALL, "color": own, "zorder": 7}
+        axes.text(0, place[1], "proven:\nthe same class", ha="center", va="center", **words)
 
 
 def _under(x: Floats, y: Floats, outline: Floats, marks: Sequence[Floats]) -> npt.NDArray[np.bool_]:

@@ -156,11 +156,6 @@ class Histogram:
     total: int
     beyond: int
 
-    @property
-    def greatest(self) -> int:
-        """The number of values in the highest bar."""
-        return max((bar.count for bar in self.bars), default=0)
-
 
 def histogram(values: Floats, scale: Scale) -> Histogram:
     """The histogram of the finite values; a value at the very end of the scale belongs to the last bar."""

@@ -112,21 +112,13 @@ class Report:
     groups: tuple[Group, ...]
     details: tuple[Detail, ...]
     """One for each run that has a run.json."""
+    entries: Sequence[Entry]
+    """All runs, each on all of its images."""
 
     @property
     def claims(self) -> list[Claim]:
         """The claims that these runs make."""
         return [claim for claim in Claim if any(entry.claim is claim for entry in self.entries)]
-
-    @property
-    def training_images(self) -> list[tuple[str, str]]:
-        """The labels of runs on training images, and what these runs say of them."""
-        return [(entry.label, seen) for entry in self.entries if (seen := entry.training_images)]
-
-    @property
-    def entries(self) -> list[Entry]:
-        """All runs, in the order in which they were given."""
-        return sorted((entry for group in self.groups for entry in group.entries), key=lambda entry: entry.number)
 
 
 def report(
@@ -155,7 +147,7 @@ def report(
     details = tuple(
         Detail(entry, results_of(entry.run, all_runs, finder, examples)) for entry in entries if entry.run.about
     )
-    return Report(title or _title(entries), _lead(groups), groups, details)
+    return Report(title or _title(entries), _lead(groups), groups, details, entries)
 
 
 def _group(entries: Sequence[Entry], own_images: bool) -> Group:

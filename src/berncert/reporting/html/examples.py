@@ -82,11 +82,6 @@ class Example:
     cells: tuple[Cell, ...]
     """One for each column."""
 
-    @property
-    def alt(self) -> str:
-        """The text that stands for the thumbnail."""
-        return f"image {self.index}, labelled {self.label}"
-
 
 @dataclass(frozen=True)
 class Examples:
