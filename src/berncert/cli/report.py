@@ -10,7 +10,6 @@ from berncert.cli.output import console, print_json
 from berncert.floor.arguments import checked_count
 from berncert.reporting.files import PAGES, file_path
 from berncert.runs.lookup import named_runs
-from berncert.runs.records import Run
 
 EXAMPLES = """\
 runs:
@@ -48,7 +47,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     examples = checked_count("examples", arguments.examples)
     runs = named_runs(arguments.runs, arguments.data_dir)
-    path = _default_path([run for _, run in runs]) if arguments.out is None else file_path(arguments.out, PAGES)
+    beside = len(runs) == 1 and runs[0][1].about  # the rows of a single run
+    path = (runs[0][1].path if beside else Path("runs")) / "report.html"
+    path = path if arguments.out is None else file_path(arguments.out, PAGES)
     content = report(
         runs, title=arguments.title, examples=examples, data_dir=arguments.data_dir, own_images=arguments.own_images
     )
@@ -62,8 +63,3 @@ def run(arguments: argparse.Namespace) -> None:
         if entry.training_images:
             console().print(f"note: TRAINING IMAGES: {entry.label}: {entry.training_images}", style="bold")
     console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
-
-
-def _default_path(runs: list[Run]) -> Path:
-    """Beside the rows of a single run, else in the folder of all runs."""
-    return (runs[0].path if len(runs) == 1 and runs[0].about else Path("runs")) / "report.html"

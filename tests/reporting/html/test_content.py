@@ -91,7 +91,7 @@ def test_summary_and_curves_are_of_common_images_and_each_run_by_itself_of_its_o
     assert [entry.clean_accuracy for entry in group.entries] == ["100.0", "100.0"]
     assert [curve.reading and curve.reading.of for curve in group.curves] == [4, 4]
     assert group.notes == ["compared on the 4 images of digits test that are in all runs (proven 8, attack 4)"]
-    assert [detail.entry.images for detail in made.details] == ["8", "4"]
+    assert [detail.images for detail in made.details] == ["8", "4"]
     assert made.details[0].results is not None
     assert made.details[0].results.examples.of == 8
     own = report(runs, own_images=True)
@@ -142,7 +142,7 @@ def test_an_abstention_is_neither_wrong_nor_certain(tmp_path: Path) -> None:
     assert [example.kind for example in detail.results.examples.rows] == ["abstained", "correct", "correct", "wrong"]
     assert detail.results.wrong is not None
     assert detail.results.wrong.total == 1
-    assert detail.entry.abstained == "1"
+    assert detail.abstained == "1"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 40, 200, 1000])

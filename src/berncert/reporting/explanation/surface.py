@@ -36,6 +36,7 @@ SHOWN = 5.0  # times the nearest witness' distance: a second one farther away is
 ROOM = 1.45  # of the window, around what is to be seen
 LETTER = 0.017, 0.028  # of the window: half the width of a letter of a name, half the height of all
 WORDS = 0.12, 0.04  # of the window: half the width and height of what is written in the ball
+MARK = np.array([8 * LETTER[0], 2 * LETTER[1]])  # of the window: half the width and height of a mark with its text
 NOTHING = 1e-9  # shorter than this is no distance to draw
 
 
@@ -82,8 +83,11 @@ def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     _mark(axes, explained, witnesses, outline)
-    inside = Path(cube).contains_points(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(len(y), len(x))
-    free = inside & ~_under(x, y, outline, [np.zeros(2), *(place for _, place in witnesses)])
+    grid = np.stack(np.meshgrid(x, y), axis=-1)
+    inside, covered = (Path(corners).contains_points(grid.reshape(-1, 2)) for corners in (cube, outline))
+    free = (inside & ~covered).reshape(len(y), len(x))
+    for mark in (np.zeros(2), *(place for _, place in witnesses)):  # with its text
+        free &= (np.abs(grid - mark) >= MARK * (high - low)).any(axis=-1)
     _name_regions(axes, explained, np.where(free, leads.argmax(axis=0), -1), x, y)
 
 
@@ -158,18 +162,6 @@ def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Flo
     if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
         words: Mapping[str, Any] = {"fontsize": SMALL, "color": own, "zorder": 7}
         axes.text(0, place[1], "proven:\nthe same class", ha="center", va="center", **words)
-
-
-def _under(x: Floats, y: Floats, outline: Floats, marks: Sequence[Floats]) -> npt.NDArray[np.bool_]:
-    """(rows, columns): where the grid is under the ball, or under a mark with its text."""
-    columns, rows = np.meshgrid(x, y)
-    letter, line = np.array(LETTER) * (x[-1] - x[0])
-    found = np.zeros(columns.shape, dtype=bool)
-    if len(outline):
-        found |= Path(outline).contains_points(np.stack([columns, rows], axis=-1).reshape(-1, 2)).reshape(found.shape)
-    for mark in marks:
-        found |= (np.abs(columns - mark[0]) < 8 * letter) & (np.abs(rows - mark[1]) < 2 * line)
-    return found
 
 
 def _name_regions(axes: Axes, explained: Explanation, leader: npt.NDArray[np.int64], x: Floats, y: Floats) -> None:

@@ -28,6 +28,8 @@ class Entry(Curve):
     """From 1: the run's colour, and its name in the page."""
     path: str = ""
     reading: Reading | None = None
+    results: Results | None = None
+    """What the rows show, if there are any, and a run.json."""
 
     @property
     def confidence(self) -> str:
@@ -95,25 +97,19 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Detail:
-    """One run by itself."""
-
-    entry: Entry
-    results: Results | None
-    """What its rows show, if it has any."""
-
-
-@dataclass(frozen=True)
 class Report:
     """All that a page says."""
 
     title: str
     lead: str
     groups: tuple[Group, ...]
-    details: tuple[Detail, ...]
-    """One for each run that has a run.json."""
     entries: Sequence[Entry]
     """All runs, each on all of its images."""
+
+    @property
+    def details(self) -> list[Entry]:
+        """The runs that are shown one by one: those that have a run.json."""
+        return [entry for entry in self.entries if entry.run.about]
 
     @property
     def claims(self) -> list[Claim]:
@@ -139,15 +135,14 @@ def report(
         raise ValueError(
             f"expected 1 to {MOST_RUNS} runs, got {len(runs)}; more curves look too much alike: make several reports"
         )
-    entries = [Entry(label, run, number=number) for number, (label, run) in enumerate(runs, 1)]
+    finder, all_runs = ImageFinder(data_dir), [run for _, run in runs]
+    entries = [
+        Entry(label, run, number=number, results=results_of(run, all_runs, finder, examples))
+        for number, (label, run) in enumerate(runs, 1)
+    ]
     norms = dict.fromkeys(entry.run.norm for entry in entries)
     groups = tuple(_group([entry for entry in entries if entry.run.norm == norm], own_images) for norm in norms)
-    finder = ImageFinder(data_dir)
-    all_runs = [run for _, run in runs]
-    details = tuple(
-        Detail(entry, results_of(entry.run, all_runs, finder, examples)) for entry in entries if entry.run.about
-    )
-    return Report(title or _title(entries), _lead(groups), groups, details, entries)
+    return Report(title or _title(entries), _lead(groups), groups, entries)
 
 
 def _group(entries: Sequence[Entry], own_images: bool) -> Group:

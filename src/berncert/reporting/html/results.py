@@ -47,7 +47,7 @@ class Results:
 
 def results_of(run: Run, all_runs: Sequence[Run], finder: ImageFinder, limit: int) -> Results | None:
     """The results of that run, with at most so many examples; attacks on the same model are among `all_runs`."""
-    if not len(run):
+    if not len(run) or not run.about:
         return None
     gallery = finder.gallery(run.about)
     broken_at = broken_radii(run, all_runs)
@@ -79,8 +79,7 @@ def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def _statuses(run: Run) -> list[tuple[str, str, str, str]]:
-    names = Counter(map(str, run.rows.get("status", ())))
-    ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
+    ordered = Counter(sorted(map(str, run.rows.get("status", ())))).most_common()
     of, places = len(run), percent_places(len(run))
     return [
         (name, STATUS_MEANINGS.get(name, ""), f"{number:,}", percent(number, of, places)) for name, number in ordered
