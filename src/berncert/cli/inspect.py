@@ -40,13 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect the model and print the result."""
+    from berncert.floor.arguments import checked_norm
     from berncert.floor.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
 
-    norm = parsed(arguments.norm, float)
-    if isinstance(norm, str) or not norm >= 1:
-        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or inf")
-    inspection = inspect(arguments.model, norm=norm)
+    inspection = inspect(arguments.model, norm=checked_norm(parsed(arguments.norm, float)))
     if arguments.json:
         output.print_json(inspection.as_json())
     else:

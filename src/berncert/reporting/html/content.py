@@ -12,7 +12,7 @@ from berncert.floor.claims import Claim
 from berncert.floor.rounding import floor_places, percent, percent_places
 from berncert.reporting.curves import Curve, on_common_images, warnings_about
 from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_scale, correct_radii, outline, reading
-from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_for, with_signs
+from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.reporting.html.results import Results, results_of
 from berncert.runs.records import Run
@@ -60,7 +60,7 @@ class Entry(Curve):
         if not len(self.run) or self.claim is Claim.ATTACK:
             return ""
         mean = self.run.mean_radius
-        return with_signs(floor_places(mean, places_for(mean)))
+        return with_signs(floor_places(mean, places_of(mean)))
 
     @property
     def median_time(self) -> str:

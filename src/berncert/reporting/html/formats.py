@@ -20,17 +20,11 @@ def with_signs(number: str) -> str:
     return SIGNS.get(number, number)
 
 
-def places_for(typical: float) -> int:
-    """The number of decimals that leave a number of this size four digits; from 2 to 8."""
-    if not math.isfinite(typical) or typical <= 0:
-        return 3
-    return min(max(3 - math.floor(math.log10(typical)), 2), 8)
-
-
-def places_of(values: npt.NDArray[np.float64]) -> int:
-    """The number of decimals that leave the median of those that are finite and positive four digits."""
-    measured = values[np.isfinite(values) & (values > 0)]
-    return places_for(float(np.median(measured))) if len(measured) else 3
+def places_of(values: npt.ArrayLike) -> int:
+    """The decimals, 2 to 8, that leave the median of the finite, positive values four digits; 3 if there are none."""
+    numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    measured = numbers[np.isfinite(numbers) & (numbers > 0)]
+    return min(max(3 - math.floor(math.log10(np.median(measured))), 2), 8) if len(measured) else 3
 
 
 def sortable(value: float) -> str:

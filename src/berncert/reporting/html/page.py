@@ -34,7 +34,11 @@ def report_html(report: Report) -> str:
         f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return _environment().get_template("template.html").render(
+    environment = Environment(  # all text of a run is escaped; a name that the content does not have is an error
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"vars": vars, "norm_name": formats.norm_name, "bound": formats.bound}
+    return environment.get_template("template.html").render(
         report=report,
         css=Markup(css),
         script=Markup(script),
@@ -44,15 +48,6 @@ def report_html(report: Report) -> str:
         box=chart.BOX,
         options=options,
     )  # fmt: skip
-
-
-def _environment() -> Environment:
-    """Templates in which all text of a run is escaped, and a name that the content does not have is an error."""
-    environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"vars": vars, "norm_name": formats.norm_name, "bound": formats.bound}
-    return environment
 
 
 def _text(name: str) -> str:
