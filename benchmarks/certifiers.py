@@ -19,7 +19,7 @@ from benchmarks.timing import made_by, origin
 from berncert import Estimate, Exact, Randomized, data
 from berncert.certification.methods import Batch, Method
 from berncert.data import Dataset
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 from berncert.models.checkpoint import open_checkpoint
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 
 SHORTEST_SECONDS = 0.2  # a job that is done sooner is called again, until this has passed
 PACKAGES = ("berncert", "torch", "numba", "numpy", "scipy")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 from berncert.training.model import build_model
 from berncert.training.objectives import batch_loss
 from berncert.training.recipes import Recipe, load_recipe

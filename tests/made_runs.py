@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from berncert.floor.claims import STATUSES, Claim
-from berncert.floor.folders import claimed
+from berncert.certification.status import STATUSES, Claim
+from berncert.foundation.folders import claimed
 from berncert.runs.records import FIRST, FORMAT, Run
 from berncert.runs.table import open_table
 

@@ -20,8 +20,8 @@ from torch import nn
 
 import berncert
 from berncert.data import moons
-from berncert.floor.arguments import checked_norm
-from berncert.floor.progress import Bar
+from berncert.foundation.arguments import checked_norm
+from berncert.foundation.progress import Bar
 from experiments.boundary_2d import plots
 from experiments.boundary_2d.brute_force import BruteForce, Floats, lengths
 from experiments.boundary_2d.scene import NOISE, Data, Ints, overfitted

@@ -20,8 +20,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
 from berncert.certification.results import Certificates
-from berncert.floor.arrays import Floats
-from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
+from berncert.foundation.arrays import Floats
+from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
 from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
 from berncert.reporting.slices import SQUARE, Head, leads_of, logits_on
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from berncert.extractor import lipschitz_bound as lipschitz_bound
     from berncert.extractor import lipschitz_table as lipschitz_table
     from berncert.extractor import register_bound as register_bound
-    from berncert.floor.claims import Status as Status
+    from berncert.certification.status import Status as Status
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
     from berncert.polynomial import SmoothedHead as SmoothedHead
@@ -43,7 +43,7 @@ HOMES = {
     "extractor": (
         "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
     ),
-    "floor.claims": ("Status",),
+    "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
     "polynomial": ("SmoothedHead", "smooth"),
     "training.loop": ("train",),

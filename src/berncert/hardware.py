@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from berncert.floor.arguments import checked_count
+from berncert.foundation.arguments import checked_count
 
 
 def chosen_device(name: torch.device | str | None) -> torch.device:

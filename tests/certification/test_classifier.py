@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import berncert
-from berncert.certification.prepared import PreparedModel
+from berncert.certification.prepared_model import PreparedModel
 from berncert.extractor import (
     Householder,
     MaxMin,

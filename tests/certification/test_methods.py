@@ -17,10 +17,10 @@ from berncert import data
 from berncert.attacks.gradient import LOSSES
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.methods import Batch, Estimate, Exact, Method, Randomized
-from berncert.certification.prepared import UNITS
+from berncert.certification.prepared_model import UNITS
 from berncert.certification.rootfinding import SOLVERS
 from berncert.data import ALL, SPLITS
-from berncert.floor.settings import Settings
+from berncert.foundation.settings import Settings
 from berncert.runs.settings import RunSettings
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from berncert.cli import demo, main
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.runs.records import read
 
 

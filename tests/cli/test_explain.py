@@ -18,7 +18,7 @@ from berncert.certification.methods import Exact
 from berncert.cli import main
 from berncert.cli.explain import _derivation, _overtakes
 from berncert.data import load
-from berncert.floor.claims import Status
+from berncert.certification.status import Status
 from berncert.reporting.explanation import Sample, explain
 
 Capture = pytest.CaptureFixture[str]

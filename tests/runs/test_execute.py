@@ -25,7 +25,7 @@ from berncert.attacks.gradient import fallen_at
 from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.methods import Estimate, Exact, Method, Randomized
 from berncert.extractor import build
-from berncert.floor.folders import claimed
+from berncert.foundation.folders import claimed
 from berncert.models.checkpoint import FORMAT, find_checkpoint, open_checkpoint, save
 from berncert.models.heads import build_head, smoothed
 from berncert.models.tensor_file import read_tensors, write_tensors

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.floor.claims import STATUSES, Claim, Status
+from berncert.certification.status import STATUSES, Claim, Status
 from berncert.runs import table
 from berncert.runs.records import FIRST, RUN, Run, read
 from berncert.runs.table import open_table

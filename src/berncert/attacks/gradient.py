@@ -15,11 +15,11 @@ from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import checked_images, placement
 from berncert.certification.methods import Batch
-from berncert.certification.prepared import frozen_classifier
+from berncert.certification.prepared_model import frozen_classifier
 from berncert.certification.results import AttackResults
 from berncert.extractor.evaluation import require_evaluation
-from berncert.floor.arguments import checked_count
-from berncert.floor.progress import Bar
+from berncert.foundation.arguments import checked_count
+from berncert.foundation.progress import Bar
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits, labels) -> one number for each image, which the attack makes large."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from berncert.certification.methods import Batch, Method
-from berncert.floor.arguments import is_real
-from berncert.floor.claims import Claim
-from berncert.floor.settings import setting
+from berncert.foundation.arguments import is_real
+from berncert.certification.status import Claim
+from berncert.foundation.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

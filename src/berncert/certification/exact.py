@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from berncert.certification.classifier import Classifier
-from berncert.certification.features import certify_features
+from berncert.certification.feature_space import certify_features
 from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
-from berncert.certification.prepared import PreparedModel
+from berncert.certification.prepared_model import PreparedModel
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Status
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Status
 from berncert.polynomial import SmoothedHead
 
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in (torch.float64, torch.float32)}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from berncert.floor.arguments import checked_count, checked_norm, checked_tolerance, is_real
-from berncert.floor.claims import Claim
-from berncert.floor.settings import Settings, setting
+from berncert.foundation.arguments import checked_count, checked_norm, checked_tolerance, is_real
+from berncert.certification.status import Claim
+from berncert.foundation.settings import Settings, setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from berncert.certification.classifier import Classifier
     from berncert.certification.results import RandomizedCertificates, Rows
-    from berncert.floor.arrays import Ints
+    from berncert.foundation.arrays import Ints
 
 
 class Batch(NamedTuple):
@@ -150,7 +150,7 @@ class Randomized(Method):
     seed: int = setting(0, "of the noise", least=0)
 
     def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
-        from berncert.certification.prepared import frozen_classifier
+        from berncert.certification.prepared_model import frozen_classifier
         from berncert.certification.randomized import Voter
 
         plain = frozen_classifier(model, input_shape, "float32")

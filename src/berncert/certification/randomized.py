@@ -23,9 +23,9 @@ from berncert.certification.inputs import ONE_EACH, checked_images, placement, t
 from berncert.certification.methods import Batch, Randomized
 from berncert.certification.results import ABSTAIN, RandomizedCertificates
 from berncert.extractor.evaluation import require_evaluation
-from berncert.floor.arguments import checked_index
-from berncert.floor.arrays import Floats, Ints
-from berncert.floor.progress import Bar
+from berncert.foundation.arguments import checked_index
+from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.progress import Bar
 
 SEEDS = 2**32  # torch's generator on the CPU takes no more of a seed
 ODD = 0x9E3779B1  # neighbouring images get seeds far apart, and odd: no two images of a run the same one

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from berncert.floor.arrays import Flags, Floats, Ints
+from berncert.foundation.arrays import Flags, Floats, Ints
 
 ABSTAIN = -1
 

@@ -17,10 +17,10 @@ from scipy.special import expit, softmax
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import checked_features, checked_images
 from berncert.certification.methods import Batch, Estimate
-from berncert.certification.prepared import PreparedModel
+from berncert.certification.prepared_model import PreparedModel
 from berncert.certification.results import Estimates, ImageEstimates
-from berncert.floor.arrays import Floats, Ints
-from berncert.floor.progress import Bar
+from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.progress import Bar
 from berncert.polynomial import SmoothedHead
 
 TOLERANCE = 1.49012e-8  # scipy's leastsq: both the sum of squares' and the solution's; the paper ran with these

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from berncert.certification.methods import Exact
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
-from berncert.floor.rounding import ceil_digits, floor_digits, norm_name
+from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.settings import RunSettings

@@ -9,7 +9,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from berncert.floor.settings import Settings, parsed
+from berncert.foundation.settings import Settings, parsed
 
 Kind = TypeVar("Kind", bound=Settings)
 LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from berncert.cli import output
 from berncert.cli.flags import add_json, add_model
-from berncert.floor.rounding import ceil_digits, floor_digits, norm_name, trimmed
+from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name, trimmed
 from berncert.reporting.tables import TextTable
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect the model and print the result."""
-    from berncert.floor.arguments import checked_norm
-    from berncert.floor.settings import parsed
+    from berncert.foundation.arguments import checked_norm
+    from berncert.foundation.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
 
     inspection = inspect(arguments.model, norm=checked_norm(parsed(arguments.norm, float)))

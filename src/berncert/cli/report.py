@@ -7,7 +7,7 @@ from pathlib import Path
 
 from berncert.cli.flags import add_json, add_runs
 from berncert.cli.output import console, print_json
-from berncert.floor.arguments import checked_count
+from berncert.foundation.arguments import checked_count
 from berncert.reporting.files import PAGES, file_path
 from berncert.runs.lookup import named_runs
 

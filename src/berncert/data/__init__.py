@@ -10,11 +10,11 @@ import numpy as np
 
 from berncert.data import official, user_files
 from berncert.data.dataset import SPLITS, Dataset, Request, take
-from berncert.data.division import ALL
+from berncert.data.splits import ALL
 from berncert.data.registry import DIGITS, OFFICIAL
-from berncert.floor.arguments import guess
-from berncert.floor.arrays import Floats, Ints
-from berncert.floor.reading import given_folder
+from berncert.foundation.arguments import guess
+from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.safe_reading import given_folder
 from berncert.polynomial.grid import positive_int
 
 __all__ = ["ALL", "DATASETS", "SPLITS", "Dataset", "load", "moons"]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from berncert.data.division import PARTS, Division
-from berncert.floor.arrays import Ints
+from berncert.data.splits import PARTS, Division
+from berncert.foundation.arrays import Ints
 
 SPLITS = ("train", "test")
 

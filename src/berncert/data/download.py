@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 from filelock import FileLock
 
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 
 ATTEMPTS = 20
 TIMEOUT_SECONDS = 30.0

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.io
 
-from berncert.floor.arrays import Ints
-from berncert.floor.reading import check_unpacked
+from berncert.foundation.arrays import Ints
+from berncert.foundation.safe_reading import check_unpacked
 
 Pixels = npt.NDArray[np.uint8]
 Batch = tuple[Pixels, Ints]

@@ -18,8 +18,8 @@ from berncert.data import formats
 from berncert.data.dataset import Dataset, Request, check_labels, take
 from berncert.data.download import checksum, download
 from berncert.data.registry import OFFICIAL, Edition, File, Official
-from berncert.floor.progress import Bar
-from berncert.floor.reading import DATA_VARIABLE, data_folders
+from berncert.foundation.progress import Bar
+from berncert.foundation.safe_reading import DATA_VARIABLE, data_folders
 
 ARCHIVE = ".tar.gz"
 

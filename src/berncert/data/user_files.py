@@ -18,11 +18,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from berncert.data.dataset import SPLITS, Dataset, Request, check_labels, take
-from berncert.data.division import Division, divide, encode
+from berncert.data.splits import Division, divide, encode
 from berncert.data.download import checksum
-from berncert.floor.arrays import Ints
-from berncert.floor.progress import Bar
-from berncert.floor.reading import check_unpacked
+from berncert.foundation.arrays import Ints
+from berncert.foundation.progress import Bar
+from berncert.foundation.safe_reading import check_unpacked
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}

@@ -19,9 +19,9 @@ from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.freezing.freeze import freeze
 from berncert.extractor.frozen import Step, interpret
-from berncert.floor.arguments import checked_norm
-from berncert.floor.progress import Bar
-from berncert.floor.rounding import ceil_digits, trimmed
+from berncert.foundation.arguments import checked_norm
+from berncert.foundation.progress import Bar
+from berncert.foundation.rounding import ceil_digits, trimmed
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
-from berncert.floor.arguments import guess
+from berncert.foundation.arguments import guess
 from berncert.models.heads import Head, build_head, head_size
 from berncert.models.tensor_file import parse_tensors, strip_prefix, write_tensors
 from berncert.polynomial import SmoothedHead

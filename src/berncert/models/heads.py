@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berncert.floor.arguments import guess
+from berncert.foundation.arguments import guess
 from berncert.polynomial import SmoothedHead, smooth
 
 

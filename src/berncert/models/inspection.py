@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import nn
 
-from berncert.certification.prepared import routes
+from berncert.certification.prepared_model import routes
 from berncert.extractor import FrozenNetwork, LipschitzTable, lipschitz_table
 from berncert.extractor.bounds.norm_gains import conversion
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.floor.arguments import checked_norm
+from berncert.foundation.arguments import checked_norm
 from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from berncert.models.heads import smoothed
 from berncert.polynomial import SmoothedHead, smooth

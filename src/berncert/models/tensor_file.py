@@ -19,8 +19,8 @@ from safetensors.torch import load as deserialise
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from berncert.floor.folders import write_whole
-from berncert.floor.reading import parsed_json
+from berncert.foundation.folders import write_whole
+from berncert.foundation.safe_reading import parsed_json
 
 UNREADABLE = (SafetensorError, AssertionError, KeyError, RuntimeError, ValueError)
 ADVICE = (

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from berncert.floor.folders import write_whole
+from berncert.foundation.folders import write_whole
 from berncert.reporting.picture_text import missing_glyphs_as_boxes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from berncert.floor.palette import GREY, INK, SMALL
+from berncert.foundation.palette import GREY, INK, SMALL
 
 MESSAGE: Mapping[str, Any] = {"fontsize": 11.5, "fontweight": "bold", "color": INK, "va": "baseline"}
 DETAIL: Mapping[str, Any] = {"fontsize": SMALL, "color": GREY, "va": "baseline"}

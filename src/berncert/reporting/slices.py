@@ -10,7 +10,7 @@ import torch
 from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 
 Head = Callable[[Tensor], Tensor]
 """Takes (M, d) features, returns (M, K) logits."""

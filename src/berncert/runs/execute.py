@@ -27,9 +27,9 @@ from berncert.certification.inputs import placement
 from berncert.certification.methods import Batch, Method
 from berncert.certification.results import Rows
 from berncert.data import Dataset
-from berncert.floor.folders import claimed
-from berncert.floor.progress import Bar
-from berncert.floor.rounding import norm_name
+from berncert.foundation.folders import claimed
+from berncert.foundation.progress import Bar
+from berncert.foundation.rounding import norm_name
 from berncert.hardware import chosen_device
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.polynomial import SmoothedHead

@@ -12,8 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from berncert.floor.claims import Claim
-from berncert.floor.reading import DATA_VARIABLE, data_folders, given_folder
+from berncert.certification.status import Claim
+from berncert.foundation.safe_reading import DATA_VARIABLE, data_folders, given_folder
 from berncert.runs.records import RUN, Run, read
 
 LEVELS = ("0.12", "0.25", "0.50", "1.00")

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from berncert.floor.arrays import Flags, Floats
-from berncert.floor.claims import CLAIMS, STATUSES, Claim
-from berncert.floor.reading import check_unpacked, parsed_json
+from berncert.foundation.arrays import Flags, Floats
+from berncert.certification.status import CLAIMS, STATUSES, Claim
+from berncert.foundation.safe_reading import check_unpacked, parsed_json
 
 FORMAT = "berncert run 1"
 RUN = "run.json"

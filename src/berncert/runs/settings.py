@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from berncert.attacks.methods import ATTACKS
 from berncert.certification.methods import CERTIFIERS
-from berncert.floor.settings import Settings, setting
+from berncert.foundation.settings import Settings, setting
 
 METHODS = {"certify": CERTIFIERS, "attack": ATTACKS}
 """Kind of run -> name -> method."""

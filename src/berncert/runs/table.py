@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from berncert.floor.arrays import Ints
-from berncert.floor.claims import Status
-from berncert.floor.folders import differences, write_whole
+from berncert.foundation.arrays import Ints
+from berncert.certification.status import Status
+from berncert.foundation.folders import differences, write_whole
 from berncert.runs.records import RUN, TABLES, read_about
 
 DECIDES = ("format", "kind", "method", "claim", "settings", "model", "data")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from berncert.certification.classifier import Classifier
 from berncert.data import Dataset
 from berncert.extractor import export
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 from berncert.hardware import chosen_device
 from berncert.models.checkpoint import open_checkpoint, save, versions
 from berncert.models.heads import Head

@@ -8,7 +8,7 @@ import torch
 
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork, build
-from berncert.floor.folders import differences
+from berncert.foundation.folders import differences
 from berncert.models.heads import Head, build_head, smoothed
 from berncert.models.tensor_file import read_tensors, strip_prefix
 from berncert.polynomial import smooth

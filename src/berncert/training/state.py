@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from berncert.certification.classifier import Classifier
-from berncert.floor.folders import claimed, differences, write_whole
-from berncert.floor.reading import parsed_json
+from berncert.foundation.folders import claimed, differences, write_whole
+from berncert.foundation.safe_reading import parsed_json
 from berncert.models.checkpoint import FILE
 from berncert.models.tensor_file import read_tensors, strip_prefix, write_tensors
-from berncert.training.picture import training_figure
+from berncert.training.log_figure import training_figure
 from berncert.training.recipes import SECTIONS, Recipe
 
 FORMAT = "berncert training state 1"

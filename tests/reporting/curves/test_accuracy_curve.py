@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import run_in_memory
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of
 from berncert.runs.records import read
 

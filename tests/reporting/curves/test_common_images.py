@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import HEADER, make_run, make_table
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of, on_common_images, warnings_about
 from berncert.reporting.curves.common_images import ENOUGH, image_keys, same_data
 from berncert.runs.records import Run

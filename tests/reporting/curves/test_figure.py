@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of
 from berncert.reporting.curves.figure import COLOURS, MOST_BESIDE, STYLES, curve_figure
 from berncert.reporting.files import rendered

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run, run_in_memory
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of, default_radii, radii_of
 from berncert.reporting.curves.radii import radius_text
 

@@ -15,7 +15,7 @@ from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, l
 import berncert
 from berncert.certification.exact import ImageProver
 from berncert.certification.methods import Batch, Exact
-from berncert.floor.claims import Status
+from berncert.certification.status import Status
 from berncert.models.checkpoint import open_checkpoint, save
 from berncert.reporting.explanation import Sample, explain, read_sample
 from berncert.reporting.explanation.explanation import MOST_RIVALS, _check_witness, rivals_of

@@ -12,7 +12,7 @@ import numpy as np
 from made_runs import write_run
 
 from berncert.data import Dataset, load
-from berncert.floor.claims import STATUSES, Claim
+from berncert.certification.status import STATUSES, Claim
 from berncert.runs.execute import digest
 from berncert.runs.records import Run, read
 

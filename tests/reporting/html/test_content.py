@@ -13,7 +13,7 @@ import pytest
 from sample_runs import NASTY, digits, make_run, random_rows
 
 from berncert.data import load
-from berncert.floor.claims import STATUSES, Claim, Status
+from berncert.certification.status import STATUSES, Claim, Status
 from berncert.reporting.curves import Curve, accuracy_table
 from berncert.reporting.html import report, report_html, write_report
 from berncert.reporting.html.chart import reading

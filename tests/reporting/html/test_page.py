@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 from sample_runs import digits, make_run, random_rows
 
-from berncert.floor.rounding import percent, percent_places
+from berncert.foundation.rounding import percent, percent_places
 from berncert.reporting.html import report, write_report
 from berncert.runs.records import Run
 

@@ -11,7 +11,7 @@ from berncert.certification.kernels.lowering import narrow_first
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, rotate, split
-from berncert.floor.arrays import Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 
 
 @kernel

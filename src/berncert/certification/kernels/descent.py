@@ -8,7 +8,7 @@ from berncert.certification.kernels.compiled import inlined, kernel
 from berncert.certification.kernels.distance import distance, dual_exponent, length, nearest
 from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, value_and_gradient, value_at
-from berncert.floor.arrays import Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 
 STEPS = 12  # of one descent: most end after four or five
 FEW = 4  # rivals looked at for a first witness

@@ -10,7 +10,7 @@ import numpy as np
 
 from berncert.certification.kernels.compiled import kernel
 from berncert.certification.kernels.tensor import ROUNDOFF
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 
 NEAR_ONE = 1.05  # below it, powers of 1 / (p - 1) underflow
 

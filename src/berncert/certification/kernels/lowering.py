@@ -12,7 +12,7 @@ import numpy as np
 
 from berncert.certification.kernels.compiled import kernel
 from berncert.certification.kernels.tensor import LARGEST, ROUNDOFF, basis, contract, greatest
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 
 LOWERED_DEGREE = 12  # axes of a higher degree are not lowered: the tables would amplify rounding too much
 

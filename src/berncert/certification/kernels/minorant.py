@@ -14,7 +14,7 @@ import numpy as np
 
 from berncert.certification.kernels.compiled import inlined, kernel
 from berncert.certification.kernels.tensor import ROUNDOFF, contract, least
-from berncert.floor.arrays import Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 
 
 @inlined

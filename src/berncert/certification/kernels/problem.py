@@ -9,7 +9,7 @@ import numpy as np
 
 from berncert.certification.kernels.lowering import LOWERED_DEGREE, Tables, lowering_tables
 from berncert.certification.kernels.tensor import ROUNDOFF
-from berncert.floor.arrays import Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 
 LARGEST_COEFFICIENT = 2.0**1000
 

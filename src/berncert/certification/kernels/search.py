@@ -15,7 +15,7 @@ from berncert.certification.kernels.descent import first_witness, try_witness
 from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, value_at
-from berncert.floor.arrays import Flags, Floats, Ints
+from berncert.foundation.arrays import Flags, Floats, Ints
 
 PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING = range(5)
 COARSENESS = (0.0, 0.1, 0.5)  # should the budget end a search, what is left of it goes into coarser ones,

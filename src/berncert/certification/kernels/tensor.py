@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.compiled import kernel
-from berncert.floor.arrays import Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 
 ROUNDOFF = 2.0**-53
 LARGEST = 2.0  # of any coefficient of a margin

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 
 Known = Mapping[tuple[float, float], float]
 """(s, t) -> a bound on how far a map stretches from norm s to norm t, for as many pairs of norms as are known."""

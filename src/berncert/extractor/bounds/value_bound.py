@@ -10,7 +10,7 @@ import numpy as np
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, norm_of_ones
 from berncert.extractor.bounds.norm_gains import INF, SMALLEST, NormGains
 from berncert.extractor.bounds.spectral_norm import UNIT
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 
 WIDER = 1 + 16 * UNIT
 UNDERFLOW, UNDERFLOW_SINGLE = 1e-290, 1e-28

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import floor_digits, norm_name, percent, percent_places
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import floor_digits, norm_name, percent, percent_places
 from berncert.reporting.curves.curve import Curve, common_norm, counts_at, share_name
 from berncert.reporting.curves.curve_warnings import warnings_about
 from berncert.reporting.curves.radii import radius_text

@@ -14,9 +14,9 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import norm_name
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import norm_name
 from berncert.runs.lookup import named_runs
 from berncert.runs.records import Run
 

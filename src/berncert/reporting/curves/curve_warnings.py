@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from berncert.floor.claims import Claim
+from berncert.certification.status import Claim
 from berncert.reporting.curves.common_images import differences
 from berncert.reporting.curves.curve import Curve
 

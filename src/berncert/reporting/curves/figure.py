@@ -18,9 +18,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from matplotlib.typing import ColorType
 
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Claim
-from berncert.floor.palette import GREY, INK, PALE, SMALL
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Claim
+from berncert.foundation.palette import GREY, INK, PALE, SMALL
 from berncert.reporting.curves.curve import Curve, common_norm, share_name
 from berncert.reporting.picture_text import DETAIL, MESSAGE, missing_glyphs_as_boxes, norm_symbol
 

@@ -9,8 +9,8 @@ from itertools import count
 
 import numpy as np
 
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import number
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import number
 from berncert.reporting.curves.curve import Curve
 
 MOST_RADII = 7

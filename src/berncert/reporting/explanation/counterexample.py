@@ -11,7 +11,7 @@ from torch import Tensor
 
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
-from berncert.floor.arrays import Floats
+from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 
 TRIES, STEPS = 8, 30  # radii at once, steps at each

@@ -19,9 +19,9 @@ from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.results import ImageCertificates
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.floor.arguments import checked_index
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Status
+from berncert.foundation.arguments import checked_index
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Status
 from berncert.polynomial import SmoothedHead
 from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
 from berncert.runs.execute import check_fits

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from berncert.floor.claims import Status
-from berncert.floor.palette import GREY, INK, PALE, SMALL
-from berncert.floor.rounding import ceil_digits, floor_digits
+from berncert.certification.status import Status
+from berncert.foundation.palette import GREY, INK, PALE, SMALL
+from berncert.foundation.rounding import ceil_digits, floor_digits
 from berncert.reporting.explanation.explanation import Explanation
 from berncert.reporting.explanation.surface import HALO, draw_line, draw_slice, slice_of, styles_of
 from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol

@@ -16,8 +16,8 @@ from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import distance_transform_edt
 
-from berncert.floor.arrays import Floats
-from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
+from berncert.foundation.arrays import Floats
+from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
 from berncert.reporting.explanation.explanation import Explanation
 from berncert.reporting.slices import Slice, leads_of, window_logits
 

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import percent, percent_places
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import percent, percent_places
 from berncert.reporting.curves.curve import counts_at
 from berncert.runs.records import Run
 

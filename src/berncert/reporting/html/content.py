@@ -8,8 +8,8 @@ from os import PathLike
 
 import numpy as np
 
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import floor_places, percent, percent_places
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import floor_places, percent, percent_places
 from berncert.reporting.curves import Curve, on_common_images, warnings_about
 from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_scale, correct_radii, outline, reading
 from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_of, with_signs

@@ -9,9 +9,9 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from berncert.floor.arrays import Floats, Ints
-from berncert.floor.claims import Claim, Status
-from berncert.floor.rounding import ceil_digits, ceil_places, floor_places
+from berncert.foundation.arrays import Floats, Ints
+from berncert.certification.status import Claim, Status
+from berncert.foundation.rounding import ceil_digits, ceil_places, floor_places
 from berncert.reporting.curves.common_images import image_keys
 from berncert.reporting.html.formats import UNITS, places_of, sortable, unit_for, with_signs
 from berncert.reporting.html.pictures import Gallery

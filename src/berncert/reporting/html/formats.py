@@ -1,4 +1,4 @@
-"""Signs and units of time, as only the report writes them; `berncert.floor.rounding` rounds numbers."""
+"""Signs and units of time, as only the report writes them; `berncert.foundation.rounding` rounds numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from berncert.floor.rounding import ceil_digits, ceil_places, trimmed
+from berncert.foundation.rounding import ceil_digits, ceil_places, trimmed
 
 SIGNS = {"inf": "∞", "nan": ""}
 INDICES = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Claim
-from berncert.floor.rounding import ceil_places, floor_places, percent, percent_places
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Claim
+from berncert.foundation.rounding import ceil_places, floor_places, percent, percent_places
 from berncert.reporting.html.chart import Histogram, histogram, own_scale
 from berncert.reporting.html.examples import STATUS_MEANINGS, Examples, broken_radii, examples_of
 from berncert.reporting.html.formats import duration, nearest_rank, places_of, with_signs

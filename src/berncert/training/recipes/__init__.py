@@ -15,9 +15,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from berncert.floor.arguments import guess
-from berncert.floor.reading import parsed_toml
-from berncert.floor.settings import checked, parsed
+from berncert.foundation.arguments import guess
+from berncert.foundation.safe_reading import parsed_toml
+from berncert.foundation.settings import checked, parsed
 from berncert.training.recipes.settings import DataSettings, ModelSettings, TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}

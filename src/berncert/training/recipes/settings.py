@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from berncert.floor.settings import Settings, setting
+from berncert.foundation.settings import Settings, setting
 
 ARCHITECTURES = (
     "mlp", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110", "wide_resnet", "wide_resnet10_2",

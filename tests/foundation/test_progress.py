@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from berncert.floor.progress import Bar
+from berncert.foundation.progress import Bar
 
 
 def test_nothing_is_written_off_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:

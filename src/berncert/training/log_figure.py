@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from berncert.floor.palette import CLASS_STYLES, GREY, INK, SMALL
+from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL
 
 CURVES = {  # column of the log -> label, colour, line: solid for test images, dotted for training images
     "test_accuracy": ("accuracy on test images", CLASS_STYLES[0].ink, "-"),

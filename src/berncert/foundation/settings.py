@@ -14,9 +14,9 @@ from dataclasses import field, fields
 from numbers import Integral
 from typing import Any, get_args, get_type_hints
 
-from berncert.floor.arguments import as_float, is_real
-from berncert.floor.reading import parsed_toml
-from berncert.floor.rounding import number
+from berncert.foundation.arguments import as_float, is_real
+from berncert.foundation.safe_reading import parsed_toml
+from berncert.foundation.rounding import number
 
 LARGEST_FLOAT = sys.float_info.max
 LARGEST = 2**31

@@ -17,10 +17,10 @@ from berncert.certification.kernels import search
 from berncert.certification.kernels.problem import Problem, allocate, pose
 from berncert.certification.methods import Exact
 from berncert.certification.results import Certificates
-from berncert.floor.arguments import checked_count
-from berncert.floor.arrays import Floats
-from berncert.floor.claims import Status
-from berncert.floor.progress import Bar
+from berncert.foundation.arguments import checked_count
+from berncert.foundation.arrays import Floats
+from berncert.certification.status import Status
+from berncert.foundation.progress import Bar
 from berncert.polynomial import SmoothedHead
 
 STATUS = {

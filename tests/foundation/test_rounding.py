@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.floor.rounding import (
+from berncert.foundation.rounding import (
     ceil_digits,
     ceil_places,
     floor_digits,

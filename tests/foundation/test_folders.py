@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from berncert.floor.folders import claimed, differences, write_whole
+from berncert.foundation.folders import claimed, differences, write_whole
 
 
 def test_a_folder_is_claimed_by_one_process_at_a_time(tmp_path: Path) -> None:
     other = (
-        "from pathlib import Path; from berncert.floor.folders import claimed\nwith claimed(Path('here'), 'run'): pass"
+        "from pathlib import Path; from berncert.foundation.folders import claimed\nwith claimed(Path('here'), 'run'): pass"
     )
     command = [sys.executable, "-c", other]
     with claimed(tmp_path / "here", "run"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.floor.reading import DEEPEST, check_unpacked, data_folders, parsed_json, parsed_toml
+from berncert.foundation.safe_reading import DEEPEST, check_unpacked, data_folders, parsed_json, parsed_toml
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

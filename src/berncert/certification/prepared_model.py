@@ -16,9 +16,9 @@ from berncert.extractor.bounds.norm_gains import conversion
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.evaluation import require_evaluation
 from berncert.extractor.proof_cache import proven
-from berncert.floor.arguments import checked_count
-from berncert.floor.arrays import Floats
-from berncert.floor.progress import Bar
+from berncert.foundation.arguments import checked_count
+from berncert.foundation.arrays import Floats
+from berncert.foundation.progress import Bar
 from berncert.polynomial import SmoothedHead
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from berncert.data import Dataset, load
-from berncert.data.division import divide, ranges, rows_for_testing
+from berncert.data.splits import divide, ranges, rows_for_testing
 
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from berncert.floor.arrays import Ints
+from berncert.foundation.arrays import Ints
 
 SEED = 0
 ONE_IN = 5
