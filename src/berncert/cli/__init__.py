@@ -22,7 +22,7 @@ COMMANDS = {
     "inspect": "what a model is made of, and what is proven of it",
     "explain": "one image: its class, its radius, and what the proof is made of",
 }
-"""Command -> what it does. Its module has `add_arguments(parser)` and `run(arguments)`."""
+"""Command -> what it does. Its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
 
 RESUMABLE = ("demo", "train", "certify", "attack")
 """Commands that resume from where they were stopped."""
@@ -64,27 +64,30 @@ def main(words: list[str] | None = None) -> int:
         commands.add_parser(name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     asked = next((word for word in words if word in COMMANDS), None)
 
-    def fail(error: Exception, code: int) -> int:
+    def fail(message: str, code: int) -> int:
         from berncert.cli.flags import with_flags  # not for --help
 
-        return _fail(with_flags(_sentence(error), commands.choices[asked]) if asked else error, code)
+        print(f"berncert: {with_flags(message, commands.choices[asked]) if asked else message}", file=sys.stderr)
+        return code
 
     try:
         if asked is not None:
-            import_module(f"berncert.cli.{asked}").add_arguments(commands.choices[asked])
+            module = import_module(f"berncert.cli.{asked}")
+            commands.choices[asked].epilog = module.EXAMPLES
+            module.add_arguments(commands.choices[asked])
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except (ValueError, FileNotFoundError) as error:  # a wrong name, setting or file
-        return fail(error, 2)
+        return fail(_sentence(error), 2)
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
-        return fail(error, 1)
+        return fail(_sentence(error), 1)
     except KeyboardInterrupt:
         hint = "; the same command resumes from where this one was" if asked in RESUMABLE else ""
-        return _fail(f"stopped{hint}", 1)
+        return fail(f"stopped{hint}", 1)
     return 0
 
 
@@ -93,8 +96,3 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and len(error.args) == 2:
         return f"{error.args[1]}{f': {error.filename}' if error.filename else ''}"
     return str(error)
-
-
-def _fail(message: object, code: int) -> int:
-    print(f"berncert: {message}", file=sys.stderr)
-    return code

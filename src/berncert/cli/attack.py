@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Look, within each radius, for images that change the class: the accuracy that is left is an upper limit for\n"
         "what can be proven."
     )
-    parser.epilog = EXAMPLES
     add_run(parser, "attack")
 
 

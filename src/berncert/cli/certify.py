@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import fields
 
 from berncert.cli import output
-from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, chosen_folder, settings_of
+from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, add_model, chosen_folder, settings_of
 from berncert.runs.records import Run
 from berncert.runs.settings import METHODS, RunSettings
 
@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the method, and a flag for each setting."""
     parser.usage = "berncert certify MODEL [--data NAME] [--norm P] [--degree N] [--method NAME] [settings]"
     parser.description = "Prove, for each image of a data set, a radius within which its class cannot change."
-    parser.epilog = EXAMPLES
     add_run(parser, "certify")
 
 
@@ -41,20 +40,16 @@ def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
     """What every run takes: a model, a folder, a method, and a flag for each setting."""
     methods = METHODS[kind]
     first = next(iter(methods))
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; a training")
+    add_model(parser)
     parser.add_argument("--method", choices=methods, default=first, help=f"how ({first})")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that says the settings)")
     add_data_dir(parser)
     add_hardware(parser)
     add_json(parser)
     group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
-    for entry in fields(RunSettings):
+    shared = set.intersection(*({entry.name for entry in fields(method)} for method in methods.values()))
+    for entry in (*fields(RunSettings), *(entry for entry in fields(methods[first]) if entry.name in shared)):
         add_flag(group, entry, default=True)
-    names = [[entry.name for entry in fields(method)] for method in methods.values()]
-    shared = set(names[0]).intersection(*names[1:])
-    for entry in fields(methods[first]):
-        if entry.name in shared:
-            add_flag(group, entry, default=True)
     for name, method in methods.items():
         group = parser.add_argument_group(f"settings: --method {name}", (method.__doc__ or "").strip())
         for entry in fields(method):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from berncert.cli.flags import add_own_images
+from berncert.cli.flags import add_runs
 from berncert.cli.output import console, print_json
 from berncert.reporting.curves import (
     accuracy_table,
@@ -37,34 +37,22 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and what to make of them."""
-    parser.usage = (
-        "berncert curve [LABEL=]RUN... [--radii LIST] [--own-images] [--out FILE]... [--title TEXT]\n"
-        "                      [--format text|markdown|latex | --json] [--data-dir DIR]"
-    )
     parser.description = (
         "Show the share of images that are correct and hold at each radius, for any runs in the same norm. Runs\n"
         "over the same data are compared on the images that all of them have. In pictures proven curves are solid,\n"
         "probable ones dashed, estimates dash-dotted, unknown claims dash-dot-dotted; attacks, which limit every\n"
         "proof, dotted."
     )
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is its name in the table"
-    )
+    add_runs(parser, "picture")
     parser.add_argument("--radii", metavar="LIST", help="the radii of the table, e.g. 0,36/255,0.5 (round radii)")
     parser.add_argument(
         "--out", action="append", default=[], metavar="FILE", help="a picture: .png, .svg or .pdf; may be repeated"
     )
-    add_own_images(parser)
-    parser.add_argument("--title", metavar="TEXT", help="the title of the picture")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--format", choices=("text", "markdown", "latex"), default="text", help="the format of the printed table (text)"
     )
     form.add_argument("--json", action="store_true", help="print the numbers in full precision as JSON")
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA); published rows in published/"
-    )
 
 
 def run(arguments: argparse.Namespace) -> None:

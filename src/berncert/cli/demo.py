@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console
 
 from berncert.attacks.methods import Pgd
 from berncert.certification.methods import Estimate, Exact, Method, Randomized
@@ -44,12 +43,10 @@ What it does, as commands: train digits; certify, attack; curve, report, explain
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to write, and whether to train."""
-    parser.usage = "berncert demo [--out DIR] [--train] [--json]"
     parser.description = (
         "The main job on scikit-learn's handwritten digits: a trained model with a smoothed head, a proven radius for\n"
         "each test image, an attack, two rivals, a table, a curve, a report and one image explained. A minute or so."
     )
-    parser.epilog = EXAMPLES
     parser.add_argument("--out", metavar="DIR", help="where all of it goes (out/demo; out/demo-trained)")
     parser.add_argument("--train", action="store_true", help="train the model first")
     add_json(parser)
@@ -61,11 +58,16 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.models.checkpoint import open_checkpoint
     from berncert.reporting.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
     from berncert.runs.execute import execute
+    from berncert.training.loop import train
 
     use_threads(1)  # on small networks more only wait for each other; and the same folder can be resumed anywhere
     folder = chosen_folder(arguments.out, Path("out") / ("demo-trained" if arguments.train else "demo"))
     console = output.console(quiet=arguments.json)
-    model = _trained(folder / "model", console) if arguments.train else "digits"
+    model = "digits"
+    if arguments.train:
+        console.print("training: digits, 30 epochs", style="bold")
+        model = str(folder / "model")
+        train("digits", model)
     checkpoint = open_checkpoint(model)
     for name, (about, method, settings) in RUNS.items():
         console.print(f"{name}: {about}", style="bold")
@@ -85,15 +87,6 @@ def run(arguments: argparse.Namespace) -> None:
     console.print(f"{made['curve']}: certified accuracy over radii")
     console.print(f"{made['report']}: all of it, to hover, sort and look at; open it in a browser")
     console.print(f"{made['explained']}: the image whose radius is smallest among those that are right, explained")
-
-
-def _trained(folder: Path, console: Console) -> str:
-    """A model of one's own."""
-    from berncert.training.loop import train
-
-    console.print("training: digits, 30 epochs", style="bold")
-    train("digits", folder)
-    return str(folder)
 
 
 def _write(made: dict[str, Path], checkpoint: Checkpoint, curves: Sequence[Curve]) -> None:

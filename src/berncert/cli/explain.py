@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from berncert.certification.methods import Exact
 from berncert.cli import output
-from berncert.cli.flags import add_data_dir, add_flag, add_json, settings_of
+from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
@@ -36,13 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the image, and where the picture goes."""
     parser.usage = "berncert explain MODEL --index I [--data NAME] [--norm P] [--degree N] [--out FILE] [settings]"
     parser.description = "Explain one image: its class, its radius, its rivals, and how the radius is computed."
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "model", metavar="MODEL", help="digits or mnist, which are shipped; a checkpoint; the folder of a training"
-    )
-    parser.add_argument(
-        "--index", type=int, required=True, metavar="I", help="the image's number, as in a run's column idx, from 0"
-    )
+    add_model(parser)
+    about = "the image's number, as in a run's column idx, from 0"
+    parser.add_argument("--index", type=int, required=True, metavar="I", help=about)
     parser.add_argument("--out", metavar="FILE", help="the picture: .png, .svg or .pdf (explain-DATA-I.png)")
     parser.add_argument("--no-picture", action="store_true", help="print without drawing")
     parser.add_argument("--no-attack", action="store_true", help="do not look for an image of another class: faster")
@@ -68,24 +64,21 @@ def run(arguments: argparse.Namespace) -> None:
     model = checkpoint.smoothed(settings.degree)
     settings = with_data(checkpoint, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
-    if picture is None:
-        assert settings.data is not None
-        picture = Path(f"explain-{Path(settings.data).stem}-{arguments.index}.png")
     if not arguments.no_picture:
+        picture = picture or Path(f"explain-{Path(str(settings.data)).stem}-{arguments.index}.png")
         try_to_write(picture)
     explained = explain(model, sample, method, attack=not arguments.no_attack)
-    if not arguments.no_picture:
+    if picture is not None:
         from berncert.reporting.explanation.figure import explanation_figure
 
         write_picture(explanation_figure(explained), picture)
-    drawn = None if arguments.no_picture else str(picture)
     if arguments.json:
-        output.print_json(explained.as_json() | {"picture": drawn})
+        output.print_json(explained.as_json() | {"picture": picture and str(picture)})
     else:
-        _show(explained, drawn)
+        _show(explained, picture)
 
 
-def _show(explained: Explanation, picture: str | None) -> None:
+def _show(explained: Explanation, picture: Path | None) -> None:
     console, sample, c = output.console(), explained.sample, explained.certificate
     verdict = f"classified as {explained.name(explained.predicted)!r}: {'correct' if explained.correct else 'wrong'}"
     place = f"{sample.name}, {sample.split} {sample.kind} {sample.index}"

@@ -45,16 +45,24 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
     return message
 
 
-def add_data_dir(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model that a command works on."""
+    about = "digits or mnist, which are shipped; a checkpoint; the folder of a training"
+    parser.add_argument("model", metavar="MODEL", help=about)
+
+
+def add_data_dir(parser: argparse.ArgumentParser, more: str = ", download)") -> None:
     """Where data sets are."""
-    about = "where data sets are (else BERNCERT_DATA, the cache, download)"
-    parser.add_argument("--data-dir", metavar="DIR", help=about)
+    parser.add_argument("--data-dir", metavar="DIR", help=f"where data sets are (else BERNCERT_DATA, the cache{more}")
 
 
-def add_own_images(parser: argparse.ArgumentParser) -> None:
-    """Whether runs are compared on the images that all of them have."""
+def add_runs(parser: argparse.ArgumentParser, made: str) -> None:
+    """The runs that a table, picture or page is made of, where their images are, and its title."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=f"a run, see below; LABEL=RUN names it in the {made}")
     about = "each run on all of its images, not only on those that are in all runs"
     parser.add_argument("--own-images", action="store_true", help=about)
+    parser.add_argument("--title", metavar="TEXT", help=f"the title of the {made}")
+    add_data_dir(parser, "); published rows in published/")
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +94,8 @@ def settings_of(kind: type[Kind], arguments: argparse.Namespace, others: Iterabl
         for entry in fields(other):  # type: ignore[arg-type]
             if entry.name not in own and getattr(arguments, entry.name, None) is not None:
                 flag, word = f"--{entry.name.replace('_', '-')}", f"--method {arguments.method}"
-                raise ValueError(f"expected no {flag} with {word}; {_names(kind)} are its settings")
+                names = ", ".join(f"--{entry.name.replace('_', '-')}" for entry in fields(kind))  # type: ignore[arg-type]
+                raise ValueError(f"expected no {flag} with {word}; {names} are its settings")
     given = {name: getattr(arguments, name, None) for name in own}
     return kind(**{name: parsed(text, hints[name]) for name, text in given.items() if text is not None})
 
@@ -96,7 +105,3 @@ def chosen_folder(out: str | None, default: Path) -> Path:
     if out == "":
         raise ValueError("expected a folder for --out, got nothing; . is the current one")
     return default if out is None else Path(out)
-
-
-def _names(kind: type[Settings]) -> str:
-    return ", ".join(f"--{entry.name.replace('_', '-')}" for entry in fields(kind))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from berncert.cli import output
-from berncert.cli.flags import add_json
+from berncert.cli.flags import add_json, add_model
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name, trimmed
 from berncert.reporting.tables import TextTable
 
@@ -32,23 +32,19 @@ file claims about itself is trusted.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the model and the norm."""
-    parser.usage = "berncert inspect MODEL [--norm P] [--json]"
     parser.description = "Show the parts of a model, and how its Lipschitz bound is proven."
-    parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="digits or mnist (shipped), a checkpoint, a training's folder")
+    add_model(parser)
     parser.add_argument("--norm", default="2", metavar="P", help="the p of the norm of the pixels, 1 to inf (2)")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Inspect the model and print the result."""
+    from berncert.foundation.arguments import checked_norm
     from berncert.foundation.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
 
-    norm = parsed(arguments.norm, float)
-    if isinstance(norm, str) or not norm >= 1:
-        raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; pass e.g. 1, 2 or inf")
-    inspection = inspect(arguments.model, norm=norm)
+    inspection = inspect(arguments.model, norm=checked_norm(parsed(arguments.norm, float)))
     if arguments.json:
         output.print_json(inspection.as_json())
     else:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from berncert.cli.flags import add_own_images
+from berncert.cli.flags import add_json, add_runs
 from berncert.cli.output import console, print_json
 from berncert.foundation.arguments import checked_count
 from berncert.reporting.files import PAGES, file_path
 from berncert.runs.lookup import named_runs
-from berncert.runs.records import Run
 
 EXAMPLES = """\
 runs:
@@ -29,30 +28,17 @@ found and have not changed since the run.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and what the page shows of them."""
-    parser.usage = (
-        "berncert report [LABEL=]RUN... [--out FILE.html] [--examples N] [--own-images] [--title TEXT]\n"
-        "                       [--data-dir DIR] [--json]"
-    )
     parser.description = (
         "Write one HTML file about some runs: curves to hover, tables to sort, the least and the most robust images,\n"
         "histograms, options."
     )
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "runs", nargs="+", metavar="[LABEL=]RUN", help="a run, see below; LABEL is its name in the page"
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE.html",
-        help="the page (report.html in the folder of one run; runs/report.html of several)",
-    )
+    add_runs(parser, "page")
+    about = "the page (report.html in the folder of one run; runs/report.html of several)"
+    parser.add_argument("--out", metavar="FILE.html", help=about)
     parser.add_argument(
         "--examples", type=int, default=200, metavar="N", help="images in the table of each run, at most (200)"
     )
-    add_own_images(parser)
-    parser.add_argument("--title", metavar="TEXT", help="the title of the page")
-    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache)")
-    parser.add_argument("--json", action="store_true", help="print the path and the size as JSON")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -61,7 +47,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     examples = checked_count("examples", arguments.examples)
     runs = named_runs(arguments.runs, arguments.data_dir)
-    path = _default_path([run for _, run in runs]) if arguments.out is None else file_path(arguments.out, PAGES)
+    beside = len(runs) == 1 and runs[0][1].about  # the rows of a single run
+    path = (runs[0][1].path if beside else Path("runs")) / "report.html"
+    path = path if arguments.out is None else file_path(arguments.out, PAGES)
     content = report(
         runs, title=arguments.title, examples=examples, data_dir=arguments.data_dir, own_images=arguments.own_images
     )
@@ -69,14 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"path": str(path), "bytes": size})
         return
-    for label, run in runs:
-        if not len(run):
-            console().print(f"note: {label} has no rows yet")
-    for label, seen in content.training_images:
-        console().print(f"note: TRAINING IMAGES: {label}: {seen}", style="bold")
+    for entry in content.entries:
+        if not len(entry.run):
+            console().print(f"note: {entry.label} has no rows yet")
+        if entry.training_images:
+            console().print(f"note: TRAINING IMAGES: {entry.label}: {entry.training_images}", style="bold")
     console().print(f"written: {path} ({size / 1e6:.2f} MB); open it in a browser")
-
-
-def _default_path(runs: list[Run]) -> Path:
-    """Beside the rows of a single run, else in the folder of all runs."""
-    return (runs[0].path if len(runs) == 1 and runs[0].about else Path("runs")) / "report.html"

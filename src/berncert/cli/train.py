@@ -67,13 +67,12 @@ def run(arguments: argparse.Namespace) -> None:
     settings = recipe.training
     work = f"{settings.objective} training of {recipe.model.architecture} on {recipe.data.dataset}"
     console.print(f"{recipe.name}: {recipe.about}\n{work}, {settings.epochs} epochs, into {folder}")
-    trained = False
+    rows: list[dict[str, float]] = []
 
     def print_epoch(row: dict[str, float]) -> None:
-        nonlocal trained
-        if not trained:
+        if not rows:
             console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
-        trained = True
+        rows.append(row)
         cells = (
             ("" if math.isnan(row[name]) else form.format(row[name])).rjust(len(heading))
             for name, (heading, form) in COLUMNS.items()
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
         recipe, folder, data_dir=arguments.data_dir, device=arguments.device, on_epoch=print_epoch,
         on_note=lambda note: console.print(f"note: {note}", style="bold"),
     )  # fmt: skip
-    if not trained:
+    if not rows:
         console.print("all epochs were trained before")
     path = folder / FILE
     console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from berncert.foundation.folders import write_whole
+from berncert.reporting.picture_text import missing_glyphs_as_boxes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,6 @@ def rendered(figure: Figure, suffix: str) -> bytes:
 
     picture = BytesIO()
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "berncert", "pdf.fonttype": 42}
-    with mpl.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)  # it shows as a box
+    with mpl.rc_context(settings), missing_glyphs_as_boxes():
         figure.savefig(picture, format=suffix.removeprefix("."), dpi=200, metadata=PICTURES[suffix])
     return picture.getvalue()

@@ -13,7 +13,7 @@ from made_runs import HEADER, make_run, make_table
 
 from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of, on_common_images, warnings_about
-from berncert.reporting.curves.common_images import ENOUGH, images_of, same_data
+from berncert.reporting.curves.common_images import ENOUGH, image_keys, same_data
 from berncert.runs.records import Run
 
 CHOSEN = st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=1, max_size=5)
@@ -46,7 +46,7 @@ def test_on_common_images_no_proof_is_above_an_attack(chosen: list[set[int]], se
         assert not notes
         assert all(after.run is before.run for after, before in zip(matched, curves, strict=True))
         return
-    assert all({idx for idx, _ in images_of(curve.run)} == shared for curve in matched)
+    assert all({idx for idx, _ in image_keys(curve.run)} == shared for curve in matched)
     assert bool(notes) == any(numbers != shared for numbers in chosen)
     for radius in np.linspace(0, 1, 11):
         proven = [curve.run.standing(radius)[0] for curve in matched if curve.claim is Claim.PROVEN]

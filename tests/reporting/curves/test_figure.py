@@ -13,6 +13,7 @@ from made_runs import make_run, make_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from berncert.certification.status import Claim
 from berncert.reporting.curves import Curve, curves_of
@@ -37,8 +38,12 @@ def lines_of(figure: Figure) -> list[Line2D]:
     return [line for line in figure.axes[0].lines if line.get_linestyle() != "None"]
 
 
+def legend_texts(figure: Figure) -> list[Text]:
+    return [text for legend in figure.legends for text in legend.get_texts()]
+
+
 def words_of(figure: Figure) -> list[str]:
-    return [text.get_text() for text in (*figure.texts, *figure.axes[0].texts)]
+    return [text.get_text() for text in (*figure.texts, *legend_texts(figure), *figure.axes[0].texts)]
 
 
 @pytest.fixture
@@ -156,7 +161,7 @@ def test_ten_curves_have_ten_colours_and_a_legend_by_claim(tmp_path: Path) -> No
     words = [str(make_run(tmp_path / "mine", [1.0])), *map(str, tables), str(make_run(tmp_path / "other", [2.0]))]
     figure = curve_figure(curves_of(words))
     assert len({line.get_color() for line in lines_of(figure)}) == len(COLOURS) == 10
-    legend = [text.get_text() for text in figure.texts][:-2]
+    legend = [text.get_text() for text in legend_texts(figure)]
     assert legend == ["proven", "mine", "other", "unknown claim", *(f"run-{k}" for k in range(8))]
 
 
@@ -164,7 +169,8 @@ def test_a_legend_fits_into_the_picture_whatever_is_in_it() -> None:
     curves = [curve_of([1.0 + k], label=f"{k} " + "wide WORDS " * 30) for k in range(24)]
     figure = curve_figure(curves)
     canvas = FigureCanvasAgg(figure)
-    for text in figure.texts:
+    canvas.draw()
+    for text in (*figure.texts, *legend_texts(figure)):
         box = text.get_window_extent(canvas.get_renderer())
         assert box.x0 >= 0
         assert box.y0 >= 0

@@ -29,9 +29,10 @@ def accuracy_table(curves: Sequence[Curve], radii: Sequence[float]) -> TextTable
     for curve in curves:
         shares = [percent(count, len(curve.run), places) for count in counts_at(curve.run, radii)]
         abstained = [str(_abstained(curve)) if curve.may_abstain else "-"] * may_abstain
+        images = f"{len(curve.run)} of {curve.expected}" if curve.is_unfinished else str(len(curve.run))
         mean = _mean_radius(curve)
         mean_text = "-" if mean is None or math.isnan(mean) else floor_digits(mean, 3)
-        rows.append([curve.label, curve.claim.word, _images(curve), *abstained, mean_text, *shares])
+        rows.append([curve.label, curve.claim.word, images, *abstained, mean_text, *shares])
     first, *others = map(radius_text, radii)
     return TextTable(
         ["run", "claim", "images", *["abstained"] * may_abstain, "mean\nradius", f"r={first}", *others],
@@ -72,7 +73,3 @@ def _abstained(curve: Curve) -> int:
 
 def _mean_radius(curve: Curve) -> float | None:
     return None if curve.claim is Claim.ATTACK else curve.run.mean_radius
-
-
-def _images(curve: Curve) -> str:
-    return f"{len(curve.run)} of {curve.expected}" if curve.is_unfinished else str(len(curve.run))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from berncert.reporting.curves.curve import Curve
 from berncert.runs.records import Run
 
+AnyCurve = TypeVar("AnyCurve", bound=Curve)
 ENOUGH = 10
 """With so many images whose labels agree, a table that does not name its data is taken to be of the same data."""
 
 
-def on_common_images(curves: Sequence[Curve]) -> tuple[list[Curve], list[str]]:
+def on_common_images(curves: Sequence[AnyCurve]) -> tuple[list[AnyCurve], list[str]]:
     """The curves, those over the same data on the images that all of them have; and notes that say so.
 
     Images are the same by data set, idx and label. Runs of different data, or without any image in common, are left as
@@ -23,7 +25,7 @@ def on_common_images(curves: Sequence[Curve]) -> tuple[list[Curve], list[str]]:
     matched, notes = list(curves), []
     for group in same_data(curves):
         filled = [k for k in group if len(curves[k].run)]
-        images = [images_of(curves[k].run) for k in filled]
+        images = [set(image_keys(curves[k].run)) for k in filled]
         shared = set[tuple[int, int]]().union(*images).intersection(*images)
         if not shared or all(len(each) == len(shared) for each in images):
             continue
@@ -54,18 +56,13 @@ def differences(curves: Sequence[Curve]) -> Iterator[str]:
         listed = "; ".join(f"{_data_names(group) or 'unknown'}: {_labels(group)}" for group in groups)
         yield f"not all on the same data set ({listed})"
     for group in groups:
-        images = [images_of(curve.run) for curve in group]
+        images = [set(image_keys(curve.run)) for curve in group]
         shared = set.intersection(*images)
         if any(each != shared for each in images):
             yield f"not all on the same images{_of_data(group)} ({_counted(group)}; {len(shared)} are in all)"
         nameless = [curve for curve in group if not curve.run.numbered_in]
         if nameless and len(nameless) < len(group):
             yield (f"{_labels(nameless)} taken to be of {_data_names(group)}: it does not say so, but its labels agree")
-
-
-def images_of(run: Run) -> set[tuple[int, int]]:
-    """The keys of all images."""
-    return set(image_keys(run))
 
 
 def only(run: Run, images: set[tuple[int, int]]) -> Run:

@@ -14,12 +14,13 @@ from berncert.reporting.curves.curve import Curve
 
 def warnings_about(curves: Sequence[Curve]) -> list[str]:
     """Warnings about comparing these curves, the worst first."""
+    unknown = ", ".join(curve.label for curve in curves if curve.claim is Claim.UNKNOWN)
     return [
         *_contradictions(curves),
         *(f"TRAINING IMAGES: {curve.label}: {seen}" for curve in curves if (seen := curve.training_images)),
         *differences(curves),
-        *_unknown_claims(curves),
-        *_unfinished(curves),
+        *([f"{unknown}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"] if unknown else []),
+        *(f"{curve.label} is not finished: {_done(curve)}" for curve in curves if not curve.whole_run.complete),
     ]
 
 
@@ -44,14 +45,5 @@ def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:
             )
 
 
-def _unknown_claims(curves: Sequence[Curve]) -> Iterator[str]:
-    unknown = [curve.label for curve in curves if curve.claim is Claim.UNKNOWN]
-    if unknown:
-        yield f"{', '.join(unknown)}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"
-
-
-def _unfinished(curves: Sequence[Curve]) -> Iterator[str]:
-    for curve in curves:
-        if not curve.whole_run.complete:
-            done = f"{len(curve.whole_run)} of {curve.expected} images"
-            yield f"{curve.label} is not finished: {done}; its command, run again, resumes it"
+def _done(curve: Curve) -> str:
+    return f"{len(curve.whole_run)} of {curve.expected} images; its command, run again, resumes it"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 import textwrap
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.textpath import TextPath
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+from matplotlib.typing import ColorType
 
 from berncert.certification.status import Claim
 from berncert.foundation.arrays import Floats
 from berncert.foundation.palette import GREY, INK, PALE, SMALL
 from berncert.reporting.curves.curve import Curve, common_norm, share_name
-from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
+from berncert.reporting.picture_text import DETAIL, MESSAGE, missing_glyphs_as_boxes, norm_symbol
 
 COLOURS = (
     "#1d4f91", "#d9820b", "#590d0d", "#4fb0c2", "#c2a06b", "#751fcc", "#9c8ae6", "#a6636d", "#a64319", "#591b4a",
@@ -39,82 +40,40 @@ LIMITS = {Claim.ESTIMATE: ", not proven", Claim.ATTACK: ", upper limit"}
 """What is added to the name of a claim, so that nobody takes it for a proof."""
 TITLE = "How many images are classified correctly, and stay so within a radius"
 WIDTH, HEIGHT, MARGINS = 7.6, 4.7, (0.62, 0.25, 0.55, 0.72)  # inches; left, right, bottom, top
-LINE_HEIGHT, TITLE_HEIGHT, PAD, SAMPLE = 0.165, 0.21, 0.07, 0.34  # inches; around a label, of a line in the legend
+TITLE_HEIGHT, PAD = 0.21, 0.07  # inches; of a line of the title, around a label
 STRETCH = 3.0  # times the last proven radius: as far as estimates are shown
 SMALLEST, LARGEST = 1e-100, 1e100  # radii that can be drawn
-TOUCH = 1e-6  # inches that do not matter
+TOUCH = 1e-3  # pixels that do not matter
 LONGEST, LONGEST_TITLE, MOST_LINES = 36, 78, 3  # letters in a line, lines
 MOST_BESIDE, CHOICES = 5, 8  # curves with labels beside them, places to choose from for each
 
 
-@dataclass(frozen=True)
-class Frame:
-    """The axes: what they show, and how large they are in inches."""
-
-    end: float
-    top: float
-    width: float
-    height: float
-
-    def line(self, curve: Curve) -> tuple[Floats, Floats]:
-        """Radii and percents of the curve's corners; it ends where it comes to zero."""
-        radii, shares = curve.corners(self.end)
-        kept = slice(int(np.argmin(shares)) + 1 if shares[-1] == 0 else None)
-        return radii[kept], 100 * shares[kept]
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle on the axes, in inches from the lower left corner."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def grown(self, by: float) -> Box:
-        return Box(self.left - by, self.bottom - by, self.right + by, self.top + by)
-
-    def meets(self, other: Box) -> bool:
-        across = self.left < other.right and other.left < self.right
-        return across and self.bottom < other.top and other.bottom < self.top
-
-    def meets_line(self, x: Floats, y: Floats) -> bool:
-        """Whether a line that never rises, with these corners, comes into the box; it may run along its edges."""
-        after = int(np.searchsorted(x, self.left + TOUCH, "right"))
-        before = int(np.searchsorted(x, self.right - TOUCH, "left")) - 1
-        within = after < len(x) and before >= 0
-        return within and bool(y[after] > self.bottom + TOUCH and y[before] < self.top - TOUCH)
-
-
-class Row(NamedTuple):
-    """A row of the legend: a curve, by its number, or a heading."""
-
-    curve: int | None
-    text: str
-
-
+@missing_glyphs_as_boxes()
 def curve_figure(curves: Sequence[Curve], *, title: str | None = None) -> Figure:
     """The curves, each in the style of its claim, with labels beside the lines if all fit, else in a legend."""
     norm = common_norm(curves)
-    left, right, bottom, above = MARGINS
     labels = [_folded(curve.label, LONGEST) for curve in curves]
     message = _folded(TITLE if title is None else title, LONGEST_TITLE)
+    left, right, bottom, above = MARGINS
     above += TITLE_HEIGHT * message.count("\n")
-    frame = Frame(_end(curves), _top(curves), WIDTH - left - right, HEIGHT - bottom - above)
-    places = _places(curves, labels, frame) if len(curves) <= MOST_BESIDE else None
-    rows = [] if places else list(_legend_rows(curves, labels))
-    legend = max((SAMPLE + 0.25 + _text_width(row.text) for row in rows), default=0.0)
-    height = max(HEIGHT, bottom + above + sum(map(_row_height, rows)))
-    figure = Figure(figsize=(WIDTH + legend, height), facecolor="white")
-    sides = np.array([left, bottom, frame.width, height - bottom - above])
-    axes = figure.add_axes(tuple(sides / np.tile(figure.get_size_inches(), 2)))
-    _prepare(axes, frame, norm, share_name(curves))
-    for k, curve in enumerate(curves):
-        _draw(axes, frame, curve, COLOURS[k % len(COLOURS)])
-        if places:
-            _write(axes, frame, places[k], labels[k], curve.claim, COLOURS[k % len(COLOURS)])
-    _legend(figure, rows, curves, height - above)
+    figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
+    axes = figure.add_axes((left / WIDTH, bottom / HEIGHT, 1 - (left + right) / WIDTH, 1 - (bottom + above) / HEIGHT))
+    axes.set(xlim=(0, _end(curves)), ylim=(0, _top(curves)))
+    _name_axes(axes, norm, share_name(curves))
+    lines = [_draw(axes, curve, COLOURS[k % len(COLOURS)]) for k, curve in enumerate(curves)]
+    captions = [curve.claim.word + LIMITS.get(curve.claim, "") for curve in curves]
+    places = _places(axes, lines, labels, captions) if len(curves) <= MOST_BESIDE else None
+    if places:
+        for place, line, label, caption in zip(places, lines, labels, captions, strict=True):
+            _write(axes, place, label, caption, _darker(str(line.get_color())))
+    else:
+        legend = _legend(figure, curves, labels, captions)
+        extent = legend.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+        height = max(HEIGHT, extent.height + bottom + above)
+        figure.set_size_inches(WIDTH + extent.width, height)
+        legend.set_bbox_to_anchor((WIDTH - 0.1, height - above), figure.dpi_scale_trans)
+        sides = np.array([left, bottom, WIDTH - left - right, height - bottom - above])
+        axes.set_position(tuple(sides / np.tile(figure.get_size_inches(), 2)))
     _title(figure, message, _data_and_images(curves))
     return figure
 
@@ -135,8 +94,7 @@ def _top(curves: Sequence[Curve]) -> float:
     return 1.02 * min(100.0, 10 * math.ceil(10 * most) if most else 100.0)  # lines have a width
 
 
-def _prepare(axes: Axes, frame: Frame, norm: float, shares: str) -> None:
-    axes.set(xlim=(0, frame.end), ylim=(0, frame.top))
+def _name_axes(axes: Axes, norm: float, shares: str) -> None:
     axes.set_xlabel(f"radius in the {norm_symbol(norm)} norm, pixel units", fontsize=9.5, color=INK)
     axes.set_ylabel(f"{shares} (% of the images)", fontsize=9.5, color=INK)
     axes.grid(axis="y", color=PALE, linewidth=0.7)
@@ -146,98 +104,93 @@ def _prepare(axes: Axes, frame: Frame, norm: float, shares: str) -> None:
     axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
 
 
-def _draw(axes: Axes, frame: Frame, curve: Curve, colour: str) -> None:
-    x, y = frame.line(curve)
-    axes.plot(x, y, color=colour, solid_joinstyle="miter", dash_capstyle="butt", **STYLES[curve.claim])
-    tried = curve.tried[curve.tried <= frame.end]
+def _draw(axes: Axes, curve: Curve, colour: str) -> Line2D:
+    """The line of a curve, which ends where it comes to zero, with marks at the radii that an attack tried."""
+    end = axes.get_xlim()[1]
+    radii, shares = curve.corners(end)
+    kept = slice(int(np.argmin(shares)) + 1 if shares[-1] == 0 else None)
+    style = {"color": colour, "solid_joinstyle": "miter", "dash_capstyle": "butt", **STYLES[curve.claim]}
+    (line,) = axes.plot(radii[kept], 100 * shares[kept], **style)
+    tried = curve.tried[curve.tried <= end]
     if len(tried):
         axes.plot(tried, 100 * curve.run.standing(tried), color=colour, linestyle="", clip_on=False, **MARKER)
+    return line
 
 
-def _places(curves: Sequence[Curve], labels: Sequence[str], frame: Frame) -> list[Box] | None:
-    """For each label a box beside its line which no line and no other label comes into; None if there are none."""
-    lines = [(x * frame.width / frame.end, y * frame.height / frame.top) for x, y in map(frame.line, curves)]
-    candidates: list[list[Box]] = []
-    for curve, label, line in zip(curves, labels, lines, strict=True):
-        width = max(_text_width(label), _text_width(_caption(curve.claim))) + 2 * PAD
-        height = LINE_HEIGHT * (2 + label.count("\n")) + 2 * PAD
+def _places(axes: Axes, lines: Sequence[Line2D], labels: Sequence[str], captions: Sequence[str]) -> list[Bbox] | None:
+    """For each label a box beside its line which no line and no other label comes into; None if there are none.
+
+    Boxes are in pixels of the figure, as are the lines that they are compared with.
+    """
+    paths = [axes.transData.transform_path(line.get_path()) for line in lines]
+    pad = PAD * axes.figure.dpi
+    candidates: list[list[Bbox]] = []
+    for path, label, caption in zip(paths, labels, captions, strict=True):
+        text = Text(text=f"{label}\n{caption}", fontsize=SMALL, fontweight="bold", parse_math=False, figure=axes.figure)
+        extent = text.get_window_extent()
+        others = [other for other in paths if other is not path]
         free = [
             box
-            for box in _beside(line, width, height)
-            if box.left >= 0 and box.right <= frame.width and box.bottom >= 0 and box.top <= frame.height
-            and not box.meets_line(*line)
-            and not any(box.grown(PAD).meets_line(*other) for other in lines if other is not line)
+            for box in _beside(np.asarray(path.vertices), extent.width + 2 * pad, extent.height + 2 * pad)
+            if axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
+            and axes.bbox.containsy(box.y0) and axes.bbox.containsy(box.y1)
+            and not path.intersects_bbox(box.padded(-TOUCH), filled=False)
+            and not any(other.intersects_bbox(box.padded(pad), filled=False) for other in others)
         ]  # fmt: skip
         candidates.append(free[:: -(-len(free) // CHOICES) or 1])
-    return _chosen(candidates, [])
+    choices = product(*candidates)
+    return next((list(boxes) for boxes in choices if not any(a.overlaps(b) for a, b in combinations(boxes, 2))), None)
 
 
-def _beside(line: tuple[Floats, Floats], width: float, height: float) -> Iterator[Box]:
+def _beside(corners: Floats, width: float, height: float) -> Iterator[Bbox]:
     """Boxes that touch a line that never rises, on its right and on its left, from the middle of its height on."""
-    x, y = line
+    x, y = corners.T
 
     def reach(level: float) -> float:
         return float(x[max(0, int(np.searchsorted(-y, -level, "right")) - 1)])  # the last corner as high as that
 
     middle = (y[0] + y[-1]) / 2
-    bottoms = np.concatenate([np.arange(0.05, y[0] + height, 0.1), [y[-1], y[-1] - height, y[0], y[0] - height]])
+    ends = [y[-1], y[-1] - height, y[0], y[0] - height]
+    bottoms = np.concatenate([np.arange(y.min() - height, y[0] + height, height / 4), ends])
     for bottom in sorted(bottoms.tolist(), key=lambda bottom: abs(bottom + height / 2 - middle)):
         for left in (reach(bottom), reach(bottom + height) - width):
-            yield Box(left, bottom, left + width, bottom + height)
+            yield Bbox.from_bounds(left, bottom, width, height)
 
 
-def _chosen(candidates: Sequence[Sequence[Box]], taken: list[Box]) -> list[Box] | None:
-    """One box of each, no two of which meet: the first such choice."""
-    if not candidates:
-        return taken
-    for box in candidates[0]:
-        if not any(box.meets(other) for other in taken):
-            rest = _chosen(candidates[1:], [*taken, box])
-            if rest is not None:
-                return rest
-    return None
+def _write(axes: Axes, box: Bbox, label: str, caption: str, colour: ColorType) -> None:
+    """The label at the top of the box, the caption at its bottom, both on white, which covers the grid."""
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    style: dict[str, Any] = {"transform": axes.transAxes, "fontsize": SMALL, "parse_math": False, "bbox": white}
+    inner = box.padded(-PAD * axes.figure.dpi)
+    (left, bottom), (_, top) = axes.transAxes.inverted().transform(inner.get_points())
+    axes.text(left, bottom, caption, color=GREY, va="bottom", **style)
+    axes.text(left, top, label, color=colour, fontweight="bold", va="top", **style)
 
 
-def _write(axes: Axes, frame: Frame, box: Box, label: str, claim: Claim, colour: str) -> None:
-    x, y = (box.left + PAD) / frame.width, (box.top - PAD) / frame.height
-    style: dict[str, Any] = {"transform": axes.transAxes, "fontsize": SMALL, "va": "top", "parse_math": False}
-    style["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # over the grid
-    below = y - LINE_HEIGHT * (1 + label.count("\n")) / frame.height
-    axes.text(x, below, _caption(claim), color=GREY, **style)
-    axes.text(x, y, label, color=_darker(colour), fontweight="bold", **style)
-
-
-def _legend_rows(curves: Sequence[Curve], labels: Sequence[str]) -> Iterator[Row]:
+def _legend(figure: Figure, curves: Sequence[Curve], labels: Sequence[str], captions: Sequence[str]) -> Legend:
     """For each claim its caption, then its curves."""
+    rows = []
     for claim in Claim:
-        members = [Row(k, labels[k]) for k, curve in enumerate(curves) if curve.claim is claim]
-        yield from [Row(None, _caption(claim)), *members] if members else []
-
-
-def _caption(claim: Claim) -> str:
-    return claim.word + LIMITS.get(claim, "")
-
-
-def _row_height(row: Row) -> float:
-    return LINE_HEIGHT * (1.2 + row.text.count("\n") + 0.4 * (row.curve is None))
-
-
-def _legend(figure: Figure, rows: Sequence[Row], curves: Sequence[Curve], y: float) -> None:
-    """The rows from height y down, on the right of the axes."""
-    width, height = map(float, figure.get_size_inches())
-    text_style: dict[str, Any] = {"fontsize": SMALL, "va": "center_baseline", "parse_math": False}
-    left = WIDTH - 0.05
-    for row in rows:
-        y -= _row_height(row)
-        middle = (y + LINE_HEIGHT * (1.2 + row.text.count("\n")) / 2) / height
-        if row.curve is None:
-            figure.text(left / width, middle, row.text, color=GREY, **text_style)
+        members = [k for k, curve in enumerate(curves) if curve.claim is claim]
+        if not members:
             continue
-        claim, colour = curves[row.curve].claim, COLOURS[row.curve % len(COLOURS)]
-        x = [(left + part * SAMPLE) / width for part in (0, 0.5, 1)]
         style = {**STYLES[claim], **(MARKER if claim is Claim.ATTACK else {})}
-        figure.add_artist(Line2D(x, [middle] * 3, color=colour, markevery=[1], **style))
-        figure.text((left + SAMPLE + 0.1) / width, middle, row.text, color=INK, **text_style)
+        rows.append((captions[members[0]], GREY, Line2D([], [], linestyle="")))
+        rows += [(labels[k], INK, Line2D([], [], color=COLOURS[k % len(COLOURS)], **style)) for k in members]
+    texts, colours, samples = zip(*rows, strict=True)
+    legend = figure.legend(
+        samples,
+        [""] * len(rows),
+        loc="upper left",
+        fontsize=SMALL,
+        labelcolor=colours,
+        handlelength=3,
+        borderaxespad=0,
+        frameon=False,
+    )
+    for entry, text in zip(legend.get_texts(), texts, strict=True):
+        entry.set(text=text, parse_math=False)
+    return legend
 
 
 def _data_and_images(curves: Sequence[Curve]) -> str:
@@ -259,10 +212,9 @@ def _title(figure: Figure, message: str, detail: str) -> None:
     figure.text(s=textwrap.shorten(detail, 110, placeholder=" …"), y=y, **DETAIL, **left)
 
 
-def _darker(colour: str) -> str:
+def _darker(colour: str) -> ColorType:
     """A darker shade for text, which is thinner than lines."""
-    red, green, blue = (0.65 * mine + 0.35 * ink for mine, ink in zip(to_rgb(colour), to_rgb(INK), strict=True))
-    return to_hex((red, green, blue))
+    return LinearSegmentedColormap.from_list("", [colour, INK])(0.35)
 
 
 def _folded(text: str, longest: int) -> str:
@@ -270,16 +222,3 @@ def _folded(text: str, longest: int) -> str:
     half = longest * MOST_LINES * 2 // 5  # folding leaves gaps
     short = text if len(text) <= 2 * half else f"{text[:half]} … {text[-half:]}"
     return "\n".join(textwrap.wrap(short, longest))
-
-
-def _text_width(text: str) -> float:
-    """The width of the longest line in bold, in inches."""
-    font = FontProperties(weight="bold")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
-        widths = [
-            TextPath((0, 0), line.replace("$", r"\$"), size=SMALL, prop=font).get_extents().width
-            for line in text.split("\n")
-            if line.strip()
-        ]
-    return float(max(widths, default=0.0)) / 72

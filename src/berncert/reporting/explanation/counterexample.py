@@ -39,8 +39,8 @@ def nearest_counterexample(
     towards the image as far as it keeps its other class. Norms that have no attack of their own take that of l2. The
     model is used as it is, in float64; `least` is a distance within which there is nothing to be found.
     """
-    steps = STEPS // 3 if _is_large(model) else STEPS
-    attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=steps)
+    is_large = isinstance(model.head, SmoothedHead) and model.head.coefficients.numel() > LARGE_HEAD
+    attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=STEPS // 3 if is_large else STEPS)
     x = image.double()
 
     def found_at(radii: Floats) -> dict[float, Counterexample]:
@@ -83,7 +83,3 @@ def _drawn_back(model: Classifier, x: Tensor, moved: Tensor, predicted: int) -> 
 def _classes(model: Classifier, images: Tensor) -> Tensor:
     classes: Tensor = model(images).argmax(dim=1)
     return classes
-
-
-def _is_large(model: Classifier) -> bool:
-    return isinstance(model.head, SmoothedHead) and model.head.coefficients.numel() > LARGE_HEAD

@@ -17,7 +17,7 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.exact import ImageProver, certify
 from berncert.certification.inputs import checked_images
 from berncert.certification.methods import Batch, Exact
-from berncert.certification.results import Certificates, ImageCertificates
+from berncert.certification.results import ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arguments import checked_index
@@ -92,7 +92,7 @@ class Explanation:
     @property
     def status(self) -> Status:
         """How the certificate came to its end."""
-        return status_of(self.certificate)
+        return cast(Status, self.certificate.status)
 
     @property
     def correct(self) -> bool:
@@ -108,9 +108,7 @@ class Explanation:
     @property
     def probabilities(self) -> Floats:
         """The softmax of the logits."""
-        powers = np.exp(self.logits - self.logits.max())
-        shares: Floats = powers / powers.sum()
-        return shares
+        return torch.from_numpy(self.logits).softmax(dim=0).numpy()
 
     def name(self, number: int) -> str:
         """The name of a class; its number if the data does not name it."""
@@ -149,11 +147,6 @@ class Explanation:
         return self.model.head
 
 
-def status_of(row: Certificates | ImageCertificates) -> Status:
-    """The status of one row."""
-    return cast(Status, row.status)
-
-
 def explain(
     model: Classifier, sample: Sample, settings: Exact, *, attack: bool = True, progress: bool | None = None
 ) -> Explanation:
@@ -173,7 +166,7 @@ def explain(
     with torch.no_grad():
         logits = head(torch.from_numpy(c.features)[None])[0].numpy()
     found = None
-    if attack and status_of(c) is not Status.WHOLE_CUBE:
+    if attack and cast(Status, c.status) is not Status.WHOLE_CUBE:
         found = nearest_counterexample(
             frozen, sample.image, int(c.predicted), norm=settings.norm, least=float(c.radius), progress=progress
         )
@@ -232,7 +225,7 @@ def rivals_of(
         reach = max(float(own.radius), float(c.feature_radius))
         margin = float(logits[predicted] - logits[number])
         radius = _in_pixels(c, min(reach, room))
-        found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, status_of(own)))
+        found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, cast(Status, own.status)))
     return tuple(sorted(found, key=lambda rival: (rival.feature_upper, rival.feature_radius, -rival.margin)))
 
 

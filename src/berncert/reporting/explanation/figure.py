@@ -65,9 +65,8 @@ def title_of(explained: Explanation) -> str:
     if c.radius == math.inf:
         return f"{predicted} whatever the image: no other class ever leads"
     if c.radius > 0:
-        return f"{predicted} is proven up to {floor_digits(c.radius, 3)}" + (
-            f"; nearest rival: {rival}" if rival else ""
-        )
+        nearest = f"; nearest rival: {rival}" if rival else ""
+        return f"{predicted} is proven up to {floor_digits(c.radius, 3)}{nearest}"
     if explained.status is Status.TIE:
         return f"{predicted} ties with {rival or 'another class'}: nothing is proven"
     return f"{predicted} is not proven at all: {explained.status.split(':')[0]}"
@@ -91,14 +90,10 @@ def derivation(explained: Explanation) -> list[str]:
     if not 0 < c.radius < math.inf:
         return wrap(f"{explained.status.name}: {explained.status}", 58)
     pixels, features = norm_symbol(norm), norm_symbol(float(c.feature_norm))
-    end = explained.status.name
-    boxes = c.in_features.boxes
-    search = f"{boxes} box{'' if boxes == 1 else 'es'} searched" if end == "PROVEN" else end
-    distance, rounding, bound = (
-        floor_digits(c.feature_radius, 4),
-        ceil_digits(2 * c.extraction_error, 1),
-        ceil_digits(c.lipschitz_bound, 4),
-    )
+    boxes = f"{c.in_features.boxes} box{'' if c.in_features.boxes == 1 else 'es'} searched"
+    search = boxes if explained.status is Status.PROVEN else explained.status.name
+    distance, bound = floor_digits(c.feature_radius, 4), ceil_digits(c.lipschitz_bound, 4)
+    rounding = ceil_digits(2 * c.extraction_error, 1)
     return [
         f"radius {floor_digits(c.radius, 4)} = ({distance} - {rounding}) / {bound}",
         f"{distance}: proven distance of the features ({features}; {search})",

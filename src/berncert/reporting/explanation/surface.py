@@ -36,6 +36,7 @@ SHOWN = 5.0  # times the nearest witness' distance: a second one farther away is
 ROOM = 1.45  # of the window, around what is to be seen
 LETTER = 0.017, 0.028  # of the window: half the width of a letter of a name, half the height of all
 WORDS = 0.12, 0.04  # of the window: half the width and height of what is written in the ball
+MARK = np.array([8 * LETTER[0], 2 * LETTER[1]])  # of the window: half the width and height of a mark with its text
 NOTHING = 1e-9  # shorter than this is no distance to draw
 
 
@@ -82,8 +83,11 @@ def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     _mark(axes, explained, witnesses, outline)
-    inside = Path(cube).contains_points(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(len(y), len(x))
-    free = inside & ~_under(x, y, outline, [np.zeros(2), *(place for _, place in witnesses)])
+    grid = np.stack(np.meshgrid(x, y), axis=-1)
+    inside, covered = (Path(corners).contains_points(grid.reshape(-1, 2)) for corners in (cube, outline))
+    free = (inside & ~covered).reshape(len(y), len(x))
+    for mark in (np.zeros(2), *(place for _, place in witnesses)):  # with its text
+        free &= (np.abs(grid - mark) >= MARK * (high - low)).any(axis=-1)
     _name_regions(axes, explained, np.where(free, leads.argmax(axis=0), -1), x, y)
 
 
@@ -109,10 +113,9 @@ def draw_line(axes: Axes, explained: Explanation) -> None:
     axes.scatter([start], [top], s=36, color=styles[explained.predicted].ink, edgecolors="white", zorder=5)
     if np.isfinite(c.in_features.witness).all():
         axes.axvline(float(c.in_features.witness[0]), color=INK, linewidth=0.8, zorder=2)
-    axes.set(xlim=(0, 1))
+    axes.set(xlim=(0, 1), yticks=[])
     axes.set_xlabel("the feature", fontsize=SMALL, color=GREY)
     axes.set_ylabel("logit", fontsize=SMALL, color=GREY)
-    axes.set_yticks([])
     axes.tick_params(labelsize=SMALL, colors=GREY)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -155,25 +158,10 @@ def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Flo
     axes.scatter([0], [0], s=44, color=own, edgecolors="white", linewidths=0.8, zorder=5)
     width, height = np.array(WORDS) * float(np.diff(axes.get_xlim())[0])
     corners = np.array([[-width, -height], [width, -height], [width, height], [-width, height]])
-    for depth in (0.6, 0.45, 0.3):
-        place = np.array([0, depth * outline[:, 1].min(initial=0)])
-        if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
-            axes.text(
-                0, place[1], "proven:\nthe same class", ha="center", va="center", fontsize=SMALL, color=own, zorder=7
-            )
-            break
-
-
-def _under(x: Floats, y: Floats, outline: Floats, marks: Sequence[Floats]) -> npt.NDArray[np.bool_]:
-    """(rows, columns): where the grid is under the ball, or under a mark with its text."""
-    columns, rows = np.meshgrid(x, y)
-    letter, line = np.array(LETTER) * (x[-1] - x[0])
-    found = np.zeros(columns.shape, dtype=bool)
-    if len(outline):
-        found |= Path(outline).contains_points(np.stack([columns, rows], axis=-1).reshape(-1, 2)).reshape(found.shape)
-    for mark in marks:
-        found |= (np.abs(columns - mark[0]) < 8 * letter) & (np.abs(rows - mark[1]) < 2 * line)
-    return found
+    place = np.array([0, 0.5 * outline[:, 1].min(initial=0)])
+    if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
+        words: Mapping[str, Any] = {"fontsize": SMALL, "color": own, "zorder": 7}
+        axes.text(0, place[1], "proven:\nthe same class", ha="center", va="center", **words)
 
 
 def _name_regions(axes: Axes, explained: Explanation, leader: npt.NDArray[np.int64], x: Floats, y: Floats) -> None:

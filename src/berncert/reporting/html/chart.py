@@ -119,12 +119,9 @@ class Reading:
     """What can be read off a curve: out of how many images how many hold, at each step of the scale."""
 
     of: int
-    counts: tuple[int, ...]
-
-    @property
-    def places(self) -> int:
-        """The number of decimals of its percentages."""
-        return percent_places(self.of)
+    counts: Sequence[int]
+    places: int
+    """The number of decimals of its percentages."""
 
     def percent(self, step: int) -> str:
         """The share at that step, to the nearest."""
@@ -137,18 +134,16 @@ class Reading:
 
 def reading(run: Run, scale: Scale) -> Reading:
     """The reading of a run: `Run.standing` at each step."""
-    return Reading(len(run), tuple(counts_at(run, scale.radii())))
+    return Reading(len(run), counts_at(run, scale.radii()), percent_places(len(run)))
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a histogram: how many values from `start` on, below `stop`; place and size in percent of the chart."""
+    """A bar of a histogram: how many values from `start` on, below `stop`; its height in percent of the chart."""
 
     start: str
     stop: str
     count: int
-    x: float
-    width: float
     height: float
 
 
@@ -161,27 +156,14 @@ class Histogram:
     total: int
     beyond: int
 
-    @property
-    def greatest(self) -> int:
-        """The number of values in the highest bar."""
-        return max((bar.count for bar in self.bars), default=0)
-
 
 def histogram(values: Floats, scale: Scale) -> Histogram:
     """The histogram of the finite values; a value at the very end of the scale belongs to the last bar."""
     finite = values[np.isfinite(values)]
     counts, _ = np.histogram(finite, bins=scale.radii(COARSE))
-    width = 100 * COARSE / scale.last
     most = max(int(counts.max()), 1)
     bars = tuple(
-        Bar(
-            start=scale.aligned(k * COARSE),
-            stop=scale.aligned((k + 1) * COARSE),
-            count=int(number),
-            x=round(k * width, 3),
-            width=round(width, 3),
-            height=round(100 * int(number) / most, 2),
-        )
-        for k, number in enumerate(counts)
+        Bar(scale.aligned(k * COARSE), scale.aligned((k + 1) * COARSE), number, round(100 * number / most, 2))
+        for k, number in enumerate(counts.tolist())
     )
     return Histogram(scale, bars, len(finite), len(finite) - int(counts.sum()))

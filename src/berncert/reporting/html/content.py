@@ -12,36 +12,24 @@ from berncert.certification.status import Claim
 from berncert.foundation.rounding import floor_places, percent, percent_places
 from berncert.reporting.curves import Curve, on_common_images, warnings_about
 from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_scale, correct_radii, outline, reading
-from berncert.reporting.html.formats import count, duration, nearest_rank, norm_name, places_for, with_signs
+from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
-from berncert.reporting.html.results import Results, options, results_of
+from berncert.reporting.html.results import Results, results_of
 from berncert.runs.records import Run
 
 MOST_RUNS = 10
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A run in the report."""
+@dataclass(frozen=True, eq=False)
+class Entry(Curve):
+    """A run in the report; if it has rows, with its curve on the scale of its group."""
 
-    number: int
+    number: int = 0
     """From 1: the run's colour, and its name in the page."""
-    curve: Curve
-
-    @property
-    def label(self) -> str:
-        """What the run is called."""
-        return self.curve.label
-
-    @property
-    def run(self) -> Run:
-        """The rows that are counted."""
-        return self.curve.run
-
-    @property
-    def claim(self) -> Claim:
-        """What the radii say."""
-        return self.curve.claim
+    path: str = ""
+    reading: Reading | None = None
+    results: Results | None = None
+    """What the rows show, if there are any, and a run.json."""
 
     @property
     def confidence(self) -> str:
@@ -50,15 +38,10 @@ class Entry:
         return f"{1 - alpha:.12g}" if isinstance(alpha, float) and self.claim is Claim.PROBABLE else ""
 
     @property
-    def data(self) -> str:
-        """The data set and its part."""
-        return self.curve.data or "unknown"
-
-    @property
     def images(self) -> str:
         """How many images are counted, and out of how many if the run is not finished."""
-        done = count(len(self.run))
-        return f"{done} of {count(self.curve.expected)}" if self.curve.is_unfinished else done
+        done = f"{len(self.run):,}"
+        return f"{done} of {self.expected:,}" if self.is_unfinished else done
 
     @property
     def clean_accuracy(self) -> str:
@@ -69,7 +52,7 @@ class Entry:
     @property
     def abstained(self) -> str:
         """How many images were left without a class; empty where that cannot happen."""
-        return count(int(self.run.abstained.sum())) if self.curve.may_abstain else ""
+        return f"{self.run.abstained.sum():,}" if self.may_abstain else ""
 
     @property
     def mean_radius(self) -> str:
@@ -77,7 +60,7 @@ class Entry:
         if not len(self.run) or self.claim is Claim.ATTACK:
             return ""
         mean = self.run.mean_radius
-        return with_signs(floor_places(mean, places_for(mean)))
+        return with_signs(floor_places(mean, places_of(mean)))
 
     @property
     def median_time(self) -> str:
@@ -86,23 +69,12 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ChartCurve:
-    """The curve of one run, on the scale of its group."""
-
-    entry: Entry
-    path: str
-    reading: Reading
-
-
-@dataclass(frozen=True)
 class Group:
     """The runs of one norm: a summary and a chart."""
 
     norm: str
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     scale: Scale
-    curves: tuple[ChartCurve, ...]
-    """The curves of the runs that have rows."""
     start: int
     """The step at which the chart is read at first."""
     notes: Sequence[str]
@@ -118,23 +90,10 @@ class Group:
         """The steps at which the chart's table has the accuracy."""
         return range(0, self.scale.last + 1, COARSE)
 
-    def curve(self, entry: Entry) -> ChartCurve | None:
-        """The curve of that run, if it has rows."""
-        return next((curve for curve in self.curves if curve.entry is entry), None)
-
-
-@dataclass(frozen=True)
-class Detail:
-    """One run by itself."""
-
-    entry: Entry
-    results: Results | None
-    """What its rows show, if it has any."""
-
     @property
-    def options(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """How the run was made."""
-        return options(self.entry.run.about)
+    def curves(self) -> list[Entry]:
+        """The runs that have rows, and so a curve."""
+        return [entry for entry in self.entries if entry.reading]
 
 
 @dataclass(frozen=True)
@@ -144,23 +103,18 @@ class Report:
     title: str
     lead: str
     groups: tuple[Group, ...]
-    details: tuple[Detail, ...]
-    """One for each run that has a run.json."""
+    entries: Sequence[Entry]
+    """All runs, each on all of its images."""
+
+    @property
+    def details(self) -> list[Entry]:
+        """The runs that are shown one by one: those that have a run.json."""
+        return [entry for entry in self.entries if entry.run.about]
 
     @property
     def claims(self) -> list[Claim]:
         """The claims that these runs make."""
         return [claim for claim in Claim if any(entry.claim is claim for entry in self.entries)]
-
-    @property
-    def training_images(self) -> list[tuple[str, str]]:
-        """The labels of runs on training images, and what these runs say of them."""
-        return [(entry.label, seen) for entry in self.entries if (seen := entry.curve.training_images)]
-
-    @property
-    def entries(self) -> list[Entry]:
-        """All runs, in the order in which they were given."""
-        return sorted((entry for group in self.groups for entry in group.entries), key=lambda entry: entry.number)
 
 
 def report(
@@ -181,42 +135,40 @@ def report(
         raise ValueError(
             f"expected 1 to {MOST_RUNS} runs, got {len(runs)}; more curves look too much alike: make several reports"
         )
-    entries = [Entry(number, Curve(label, run)) for number, (label, run) in enumerate(runs, 1)]
+    finder, all_runs = ImageFinder(data_dir), [run for _, run in runs]
+    entries = [
+        Entry(label, run, number=number, results=results_of(run, all_runs, finder, examples))
+        for number, (label, run) in enumerate(runs, 1)
+    ]
     norms = dict.fromkeys(entry.run.norm for entry in entries)
     groups = tuple(_group([entry for entry in entries if entry.run.norm == norm], own_images) for norm in norms)
-    finder = ImageFinder(data_dir)
-    all_runs = [run for _, run in runs]
-    details = tuple(
-        Detail(entry, results_of(entry.run, all_runs, finder, examples)) for entry in entries if entry.run.about
-    )
-    return Report(title or _title(entries), _lead(groups), groups, details)
+    return Report(title or _title(entries), _lead(groups), groups, entries)
 
 
 def _group(entries: Sequence[Entry], own_images: bool) -> Group:
-    curves = [entry.curve for entry in entries]
-    notes: list[str] = []
-    if not own_images:
-        curves, notes = on_common_images(curves)
-        entries = [replace(entry, curve=curve) for entry, curve in zip(entries, curves, strict=True)]
-    filled = [entry for entry in entries if len(entry.run)]
+    shown, notes = (entries, []) if own_images else on_common_images(entries)
+    filled = [entry for entry in shown if len(entry.run)]
     scale = common_scale([entry.run for entry in filled])
-    drawn = tuple(ChartCurve(entry, outline(entry.run, scale), reading(entry.run, scale)) for entry in filled)
-    notes = [*notes, *warnings_about(curves)]
-    return Group(norm_name(entries[0].run.norm), tuple(entries), scale, drawn, _start(drawn, scale), notes)
+    drawn = [
+        replace(entry, path=outline(entry.run, scale), reading=reading(entry.run, scale)) if len(entry.run) else entry
+        for entry in shown
+    ]
+    notes = [*notes, *warnings_about(shown)]
+    return Group(norm_name(entries[0].run.norm), drawn, scale, _start(filled, scale), notes)
 
 
-def _start(drawn: Sequence[ChartCurve], scale: Scale) -> int:
+def _start(filled: Sequence[Entry], scale: Scale) -> int:
     """The row of the chart's table nearest to half the median radius of the main run, where curves differ most."""
-    if not drawn:
+    if not filled:
         return FINE
-    radii = correct_radii(main_curve(drawn).entry.run)
+    radii = correct_radii(main_entry(filled).run)
     wanted = float(np.median(radii)) / 2 if len(radii) else 0.0
     return int(np.clip(round(wanted / float(scale.step) / COARSE), 1, scale.last // COARSE)) * COARSE
 
 
-def main_curve(drawn: Sequence[ChartCurve]) -> ChartCurve:
-    """The first curve that is proven, else the first."""
-    return next((curve for curve in drawn if curve.entry.claim is Claim.PROVEN), drawn[0])
+def main_entry(entries: Sequence[Entry]) -> Entry:
+    """The first run that proves something, else the first."""
+    return next((entry for entry in entries if entry.claim is Claim.PROVEN), entries[0])
 
 
 def _title(entries: Sequence[Entry]) -> str:
@@ -237,13 +189,14 @@ _LEADS = {
 
 def _lead(groups: Sequence[Group]) -> str:
     """The main result in a sentence: that of the first run that proves something, else of the first with rows."""
-    drawn = [curve for group in groups for curve in group.curves]
+    drawn = [(entry, group) for group in groups for entry in group.curves]
     if not drawn:
         return "None of these runs has rows yet."
-    curve = main_curve(drawn)
-    entry, group = curve.entry, next(group for group in groups if curve in group.curves)
+    entry = main_entry([entry for entry, _ in drawn])
+    group = dict(drawn)[entry]
+    assert entry.reading is not None
     kept = _LEADS[entry.claim].format(norm=group.norm, radius=group.scale.text(group.start))
-    of = f"{count(len(entry.run))} images of {entry.data}" if entry.run.about else f"{count(len(entry.run))} images"
-    share = curve.reading.percent(group.start)
+    of = f"{len(entry.run):,} images{f' of {entry.data}' if entry.run.about else ''}"
+    share = entry.reading.percent(group.start)
     result = f"f {of}, {entry.clean_accuracy}\u00a0% are classified correctly and {share}\u00a0% {kept}."
     return f"O{result}" if len(drawn) == 1 else f"{entry.label}: o{result}"

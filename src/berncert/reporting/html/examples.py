@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 
 import numpy as np
@@ -12,7 +13,7 @@ from berncert.certification.status import Claim, Status
 from berncert.foundation.arrays import Floats, Ints
 from berncert.foundation.rounding import ceil_digits, ceil_places, floor_places
 from berncert.reporting.curves.common_images import image_keys
-from berncert.reporting.html.formats import UNITS, places_for, sortable, unit_for, with_signs
+from berncert.reporting.html.formats import UNITS, places_of, sortable, unit_for, with_signs
 from berncert.reporting.html.pictures import Gallery
 from berncert.runs.records import Run
 
@@ -37,15 +38,14 @@ STATUS_MEANINGS: dict[str, str] = {status.name: status.value for status in Statu
     "STANDS": "the attack did not change the class, at any radius that was tried",
 }
 """Status -> what it means."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table of examples."""
-
-    name: str
-    about: str = ""
-    numeric: bool = True
+VERDICTS = {"correct": "yes", "wrong": "no", "abstained": "abstained"}
+BOUNDS: dict[str, tuple[str, Callable[[float, int], str]]] = {
+    "feature_radius": ("proven distance to the boundary, in feature space; rounded down", floor_places),
+    "feature_upper": ("distance of a witness with another class, in feature space; rounded up", ceil_places),
+    "upper": ("distance of a witness with another class; rounded up", ceil_places),
+}
+"""Column of a run -> what it means, and how it is rounded."""
+BROKEN_AT = "the least tried radius at which an attack among these runs changed the class; empty: not attacked"
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,17 @@ class Cell:
     text: str
     value: str | None = None
     about: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of examples."""
+
+    name: str
+    cell: Callable[[int], Cell]
+    """The cell for a row of the run."""
+    about: str = ""
+    numeric: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,11 +82,6 @@ class Example:
     cells: tuple[Cell, ...]
     """One for each column."""
 
-    @property
-    def alt(self) -> str:
-        """The text that stands for the thumbnail."""
-        return f"image {self.index}, labelled {self.label}"
-
 
 @dataclass(frozen=True)
 class Examples:
@@ -83,10 +89,10 @@ class Examples:
 
     radius_name: str
     """What the radius of an image is called."""
-    columns: tuple[Column, ...]
-    rows: tuple[Example, ...]
+    columns: Sequence[Column]
     of: int
     """How many images the run has."""
+    rows: tuple[Example, ...]
     least: tuple[Example, ...]
     most: tuple[Example, ...]
     certain: tuple[Example, ...]
@@ -97,17 +103,10 @@ def examples_of(run: Run, broken_at: Floats | None, gallery: Gallery, limit: int
     """At most `limit` examples; `broken_at` has the radius at which an attack broke each image, if there was one."""
     least, most, certain = singled_out(run, min(MOST, -(-limit // 4)))
     rows = chosen(len(run), (least, most, certain), limit)
-    table = _Table(run, broken_at, gallery)
-    made = {int(row): table.example(int(row)) for row in sorted({*rows, *least, *most, *certain})}
-    return Examples(
-        radius_name=RADIUS_NAMES[run.claim],
-        columns=tuple(table.columns),
-        rows=tuple(made[row] for row in rows.tolist()),
-        of=len(run),
-        least=tuple(made[row] for row in least.tolist()),
-        most=tuple(made[row] for row in most.tolist()),
-        certain=tuple(made[row] for row in certain.tolist()),
-    )
+    columns = _columns(run, broken_at)
+    made = {int(row): _example(run, columns, int(row), gallery) for row in sorted({*rows, *least, *most, *certain})}
+    shown = (tuple(made[row] for row in kind.tolist()) for kind in (rows, least, most, certain))
+    return Examples(RADIUS_NAMES[run.claim], columns, len(run), *shown)
 
 
 def singled_out(run: Run, most: int) -> tuple[Ints, Ints, Ints]:
@@ -154,78 +153,67 @@ def broken_radii(run: Run, others: Sequence[Run]) -> Floats | None:
     return None if np.isnan(broken_at).all() else broken_at
 
 
-class _Table:
-    """The columns for which a run has values, and its examples."""
+def _example(run: Run, columns: Sequence[Column], row: int, gallery: Gallery) -> Example:
+    cells = tuple(column.cell(row) for column in columns)
+    index, label, predicted, _, radius, *_ = (cell.text for cell in cells)
+    return Example(int(index), label, predicted, _kind(run, row), radius, gallery.png(int(index)), cells)
 
-    def __init__(self, run: Run, broken_at: Floats | None, gallery: Gallery) -> None:
-        self.run, self.gallery, self.broken_at = run, gallery, broken_at
-        self.classes: Sequence[str] = run.about.get("data", {}).get("classes") or ()
-        finite = run.radius[np.isfinite(run.radius) & (run.radius > 0)]
-        self.places = places_for(float(np.median(finite))) if len(finite) else 3
-        self.unit = unit_for(float(np.median(run.rows["time"]))) if len(run) else "s"
-        self.bounds = {name: self._places(name) for name in _BOUNDS if self._has_numbers(name)}
-        self.columns = [
-            Column("image", "its number in the data set"),
-            Column("label", numeric=False),
-            Column("predicted", numeric=False),
-            Column("correct", numeric=False),
-            Column(RADIUS_NAMES[run.claim], _radius_meaning(run.claim)),
-            *(_BOUNDS[name] for name in self.bounds),
-            *([_BROKEN] if broken_at is not None else []),
-            *([Column("status", numeric=False)] if "status" in run.rows else []),
-            Column(f"time, {self.unit}", "the mean over the images of its batch"),
-        ]
 
-    def _has_numbers(self, name: str) -> bool:
-        values = self.run.rows.get(name)
-        return values is not None and values.dtype.kind in "if" and bool(np.isfinite(values).any())
+def _kind(run: Run, row: int) -> str:
+    return "correct" if run.correct[row] else "abstained" if run.abstained[row] else "wrong"
 
-    def _places(self, name: str) -> int:
-        values = self.run.rows[name]
-        return places_for(float(np.median(values[np.isfinite(values)])))
 
-    def class_name(self, number: int) -> str:
-        """The name of a class in run.json, else its number."""
-        if number == -1:
-            return "none"
-        return str(self.classes[number]) if 0 <= number < len(self.classes) else str(number)
+def _columns(run: Run, broken_at: Floats | None) -> list[Column]:
+    """The columns for which the run has values; the first five are always there, in this order."""
+    unit = unit_for(float(np.median(run.rows["time"])))
+    to_places = _to_places(floor_places, run.radius)
+    radius_text = partial(ceil_digits, digits=DIGITS) if run.claim is Claim.ATTACK else to_places
+    columns = [
+        Column("image", lambda row: Cell(str(run.rows["idx"][row])), "its number in the data set"),
+        _class_column("label", run, run.rows["label"]),
+        _class_column("predicted", run, run.rows["predict"]),
+        Column("correct", lambda row: Cell(VERDICTS[_kind(run, row)]), numeric=False),
+        _number_column(RADIUS_NAMES[run.claim], _radius_meaning(run.claim), run.radius, radius_text),
+    ]
+    for name, (about, rounded) in BOUNDS.items():
+        values = run.rows.get(name)
+        if values is not None and values.dtype.kind in "if" and np.isfinite(values).any():
+            columns.append(_number_column(name.replace("_", " "), about, values, _to_places(rounded, values)))
+    if broken_at is not None:
+        columns.append(_number_column("broken at", BROKEN_AT, broken_at, _fallen_at))
+    if "status" in run.rows:
+        names = [str(name) for name in run.rows["status"]]
+        columns.append(
+            Column("status", lambda row: Cell(names[row], about=STATUS_MEANINGS.get(names[row], "")), numeric=False)
+        )
+    decimals = 0 if unit == "µs" else 2
+    about = "the mean over the images of its batch"
+    time = _number_column(f"time, {unit}", about, run.rows["time"], lambda s: f"{s / UNITS[unit]:.{decimals}f}")
+    return [*columns, time]
 
-    def example(self, row: int) -> Example:
-        """The example of that row."""
-        run = self.run
-        index, label, predict = (int(run.rows[name][row]) for name in ("idx", "label", "predict"))
-        kind = "correct" if run.correct[row] else "abstained" if run.abstained[row] else "wrong"
-        radius, label_name, predicted = self._radius(row), self.class_name(label), self.class_name(predict)
-        cells = [
-            Cell(str(index)),
-            Cell(label_name),
-            Cell(predicted),
-            Cell({"correct": "yes", "wrong": "no", "abstained": "abstained"}[kind]),
-            radius,
-            *(self._bound(name, row) for name in self.bounds),
-            *([_broken(float(self.broken_at[row]))] if self.broken_at is not None else []),
-            *([self._status(row)] if "status" in run.rows else []),
-            self._time(row),
-        ]
-        return Example(index, label_name, predicted, kind, radius.text, self.gallery.png(index), tuple(cells))
 
-    def _radius(self, row: int) -> Cell:
-        value = float(self.run.radius[row])
-        text = ceil_digits(value, DIGITS) if self.run.claim is Claim.ATTACK else floor_places(value, self.places)
-        return Cell(with_signs(text), sortable(value))
+def _class_column(name: str, run: Run, numbers: Ints) -> Column:
+    """Classes by their names in run.json, else by their numbers."""
+    names: Sequence[str] = run.about.get("data", {}).get("classes") or ()
 
-    def _bound(self, name: str, row: int) -> Cell:
-        value = float(self.run.rows[name][row])
-        rounded = floor_places if name == "feature_radius" else ceil_places
-        return Cell(with_signs(rounded(value, self.bounds[name])), sortable(value))
+    def cell(row: int) -> Cell:
+        number = int(numbers[row])
+        return Cell("none" if number == -1 else str(names[number]) if 0 <= number < len(names) else str(number))
 
-    def _status(self, row: int) -> Cell:
-        name = str(self.run.rows["status"][row])
-        return Cell(name, about=STATUS_MEANINGS.get(name, ""))
+    return Column(name, cell, numeric=False)
 
-    def _time(self, row: int) -> Cell:
-        seconds = float(self.run.rows["time"][row])
-        return Cell(f"{seconds / UNITS[self.unit]:.{0 if self.unit == 'µs' else 2}f}", sortable(seconds))
+
+def _number_column(name: str, about: str, values: Floats, rounded: Callable[[float], str]) -> Column:
+    def cell(row: int) -> Cell:
+        value = float(values[row])
+        return Cell(with_signs(rounded(value)), sortable(value))
+
+    return Column(name, cell, about)
+
+
+def _to_places(rounded: Callable[[float, int], str], values: Floats) -> Callable[[float], str]:
+    places = places_of(values)
+    return lambda value: rounded(value, places)
 
 
 def _radius_meaning(claim: Claim) -> str:
@@ -234,16 +222,5 @@ def _radius_meaning(claim: Claim) -> str:
     return f"{claim}; rounded down"
 
 
-def _broken(value: float) -> Cell:
-    text = "" if np.isnan(value) else "stands" if np.isinf(value) else ceil_digits(value, DIGITS)
-    return Cell(text, sortable(value))
-
-
-_BOUNDS = {
-    "feature_radius": Column("feature radius", "proven distance to the boundary, in feature space; rounded down"),
-    "feature_upper": Column("feature upper", "distance of a witness with another class, in feature space; rounded up"),
-    "upper": Column("upper", "distance of a witness with another class; rounded up"),
-}
-_BROKEN = Column(
-    "broken at", "the least tried radius at which an attack among these runs changed the class; empty: not attacked"
-)
+def _fallen_at(radius: float) -> str:
+    return "stands" if np.isinf(radius) else ceil_digits(radius, DIGITS)

@@ -1,4 +1,4 @@
-"""Signs, units of time and commas, as only the report writes them; `berncert.foundation.rounding` rounds numbers."""
+"""Signs and units of time, as only the report writes them; `berncert.foundation.rounding` rounds numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def with_signs(number: str) -> str:
     return SIGNS.get(number, number)
 
 
-def places_for(typical: float) -> int:
-    """The number of decimals that leave a number of this size four digits; from 2 to 8."""
-    if not math.isfinite(typical) or typical <= 0:
-        return 3
-    return min(max(3 - math.floor(math.log10(typical)), 2), 8)
+def places_of(values: npt.ArrayLike) -> int:
+    """The decimals, 2 to 8, that leave the median of the finite, positive values four digits; 3 if there are none."""
+    numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    measured = numbers[np.isfinite(numbers) & (numbers > 0)]
+    return min(max(3 - math.floor(math.log10(np.median(measured))), 2), 8) if len(measured) else 3
 
 
 def sortable(value: float) -> str:
@@ -50,11 +50,6 @@ def duration(seconds: float) -> str:
 def nearest_rank(values: npt.NDArray[np.float64], share: float) -> float:
     """The least of the values that at least this share of them do not exceed."""
     return float(np.quantile(values, share, method="inverted_cdf"))
-
-
-def count(number: int) -> str:
-    """The number with commas."""
-    return f"{number:,}"
 
 
 def bound(value: float | str) -> str:

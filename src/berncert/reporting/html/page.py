@@ -9,15 +9,15 @@ import base64
 import hashlib
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from berncert.reporting.files import write_file
 from berncert.reporting.html import chart, formats
-from berncert.reporting.html.content import Group, Report
+from berncert.reporting.html.content import Report
 from berncert.reporting.html.pictures import Album
+from berncert.reporting.html.results import options
 
 
 def write_report(report: Report, path: Path) -> int:
@@ -34,7 +34,11 @@ def report_html(report: Report) -> str:
         f"default-src 'none'; style-src '{_hash(css)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return _environment().get_template("template.html").render(
+    environment = Environment(  # all text of a run is escaped; a name that the content does not have is an error
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"vars": vars, "norm_name": formats.norm_name, "bound": formats.bound}
+    return environment.get_template("template.html").render(
         report=report,
         css=Markup(css),
         script=Markup(script),
@@ -42,23 +46,8 @@ def report_html(report: Report) -> str:
         version=metadata.version("berncert"),
         album=Album(),
         box=chart.BOX,
-        readings=_readings,
+        options=options,
     )  # fmt: skip
-
-
-def _environment() -> Environment:
-    """Templates in which all text of a run is escaped, and a name that the content does not have is an error."""
-    environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"count": formats.count, "norm_name": formats.norm_name, "bound": formats.bound}
-    return environment
-
-
-def _readings(group: Group) -> list[dict[str, Any]]:
-    """The numbers that the page's script reads off; no text of a run is among them."""
-    readings = (curve.reading for curve in group.curves)
-    return [{"of": reading.of, "places": reading.places, "counts": reading.counts} for reading in readings]
 
 
 def _text(name: str) -> str:

@@ -29,15 +29,13 @@ Bytes = npt.NDArray[np.uint8]
 class Gallery:
     """The images of a run; or none, and the reason."""
 
-    images: npt.NDArray[np.float32] | None
-    places: Mapping[int, int]
-    """Number of an image in its data set -> its place in `images`."""
+    images: Mapping[int, npt.NDArray[np.float32]]
+    """Number of an image in its data set -> the image."""
     missing: str = ""
 
     def png(self, index: int) -> bytes | None:
         """The thumbnail of the image with that number."""
-        place = self.places.get(index)
-        return None if self.images is None or place is None else thumbnail(self.images[place])
+        return thumbnail(self.images[index]) if index in self.images else None
 
 
 class ImageFinder:
@@ -56,7 +54,7 @@ class ImageFinder:
             try:
                 self._found[key] = self._load(recorded, wanted)
             except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:
-                self._found[key] = Gallery(None, {}, f"The images of {recorded.get('name')} are not shown: {error}.")
+                self._found[key] = Gallery({}, f"The images of {recorded.get('name')} are not shown: {error}.")
         return self._found[key]
 
     def _load(self, recorded: Mapping[str, Any], wanted: Mapping[str, int]) -> Gallery:
@@ -69,7 +67,7 @@ class ImageFinder:
         shape = tuple(dataset.images.shape[1:])
         if shape != (2,) and not (len(shape) == 3 and shape[0] in (1, 3)):
             raise ValueError(f"there is no picture of an input of shape {' x '.join(map(str, shape))}")
-        return Gallery(dataset.images.numpy(), {int(index): place for place, index in enumerate(dataset.indices)})
+        return Gallery(dict(zip(dataset.indices.tolist(), dataset.images.numpy(), strict=True)))
 
 
 def thumbnail(image: npt.NDArray[np.float32]) -> bytes:

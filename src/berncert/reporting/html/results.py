@@ -16,7 +16,7 @@ from berncert.foundation.arrays import Floats
 from berncert.foundation.rounding import ceil_places, floor_places, percent, percent_places
 from berncert.reporting.html.chart import Histogram, histogram, own_scale
 from berncert.reporting.html.examples import STATUS_MEANINGS, Examples, broken_radii, examples_of
-from berncert.reporting.html.formats import count, duration, nearest_rank, places_for, with_signs
+from berncert.reporting.html.formats import duration, nearest_rank, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.runs.records import Run
 
@@ -47,7 +47,7 @@ class Results:
 
 def results_of(run: Run, all_runs: Sequence[Run], finder: ImageFinder, limit: int) -> Results | None:
     """The results of that run, with at most so many examples; attacks on the same model are among `all_runs`."""
-    if not len(run):
+    if not len(run) or not run.about:
         return None
     gallery = finder.gallery(run.about)
     broken_at = broken_radii(run, all_runs)
@@ -71,8 +71,7 @@ def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
     Radii are rounded down; those at which an attack succeeded, up.
     """
     radii = run.radius[run.correct & (run.radius >= 0)]
-    finite = radii[np.isfinite(radii) & (radii > 0)]
-    places = places_for(float(np.median(finite))) if len(finite) else 3
+    places = places_of(radii)
     rounded = ceil_places if run.claim is Claim.ATTACK else floor_places
     for name, share in QUANTILES.items():
         radius = nearest_rank(radii, share) if len(radii) else math.nan
@@ -80,11 +79,10 @@ def _quantiles(run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def _statuses(run: Run) -> list[tuple[str, str, str, str]]:
-    names = Counter(map(str, run.rows.get("status", ())))
-    ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
+    ordered = Counter(sorted(map(str, run.rows.get("status", ())))).most_common()
     of, places = len(run), percent_places(len(run))
     return [
-        (name, STATUS_MEANINGS.get(name, ""), count(number), percent(number, of, places)) for name, number in ordered
+        (name, STATUS_MEANINGS.get(name, ""), f"{number:,}", percent(number, of, places)) for name, number in ordered
     ]
 
 
@@ -94,8 +92,8 @@ def _check(run: Run, broken_at: Floats | None) -> str:
         return ""
     attacked = run.correct & ~np.isnan(broken_at)
     within = int((attacked & (broken_at < run.radius)).sum())
-    number = count(within) if within else "none"
-    result = f"Of {count(int(attacked.sum()))} correct images that were attacked, {number} fell"
+    number = f"{within:,}" if within else "none"
+    result = f"Of {attacked.sum():,} correct images that were attacked, {number} fell"
     if run.claim is Claim.PROVEN:
         ending = "this cannot be: the proof, the attack or the record is wrong" if within else "as it must be"
         return f"{result} within the proven radius: {ending}."
