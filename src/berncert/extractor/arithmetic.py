@@ -32,12 +32,14 @@ class _PlainSettings:
     def _set(self) -> None:
         backends: Any = torch.backends
         self.stack.enter_context(backends.nnpack.flags(enabled=False))
+        parts = [backends.mkldnn.matmul, backends.mkldnn.conv]
         if torch.cuda.is_available():
             self.stack.enter_context(backends.cudnn.flags(enabled=False, allow_tf32=False))
+            parts += [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]  # torch wants these two to agree
         if platform.machine().lower() not in ("x86_64", "amd64"):
             onednn = backends.mkldnn.set_flags
             self.stack.callback(onednn, onednn(False, None, None, None)[0], None, None, None)
-        for part in (backends.mkldnn.matmul, backends.mkldnn.conv, backends.cuda.matmul, backends.cudnn.conv):
+        for part in parts:
             chosen = part.fp32_precision
             if chosen not in ("none", "ieee"):
                 inherited = chosen == backends.fp32_precision

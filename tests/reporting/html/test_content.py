@@ -305,7 +305,7 @@ def test_a_lone_table_is_in_the_summary_and_the_curves_only(tmp_path: Path) -> N
         "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t1\t1\t0.5\t1\t0:00:01.5\n1\t1\t-1\t0.0\t0\t0:00:01"
     )
     made = report([("published", read(table))])
-    assert made.details == ()
+    assert not made.details
     assert made.groups[0].entries[0].abstained == "1"
     text = report_html(report([("published", read(table))]))
     assert "Run by run" not in text
