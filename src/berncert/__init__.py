@@ -9,13 +9,16 @@ if TYPE_CHECKING:
     from berncert.attacks.methods import Pgd as Pgd
     from berncert.certification.classifier import Classifier as Classifier
     from berncert.certification.exact import certify as certify
+    from berncert.certification.methods import Batch as Batch
     from berncert.certification.methods import Estimate as Estimate
     from berncert.certification.methods import Exact as Exact
     from berncert.certification.methods import Randomized as Randomized
+    from berncert.certification.results import AttackResults as AttackResults
     from berncert.certification.results import Certificates as Certificates
     from berncert.certification.results import Estimates as Estimates
     from berncert.certification.results import ImageCertificates as ImageCertificates
     from berncert.certification.results import ImageEstimates as ImageEstimates
+    from berncert.certification.results import RandomizedCertificates as RandomizedCertificates
     from berncert.certification.rootfinding import estimate as estimate
     from berncert.certification.status import Status as Status
     from berncert.extractor import FrozenNetwork as FrozenNetwork
@@ -32,13 +35,15 @@ if TYPE_CHECKING:
     from berncert.training.loop import train as train
 
 __version__ = "0.1.0"
-HOMES = {
+_HOMES = {
     "": ("data",),
     "attacks.methods": ("Fgsm", "Pgd"),
     "certification.classifier": ("Classifier",),
     "certification.exact": ("certify",),
-    "certification.methods": ("Estimate", "Exact", "Randomized"),
-    "certification.results": ("Certificates", "Estimates", "ImageCertificates", "ImageEstimates"),
+    "certification.methods": ("Batch", "Estimate", "Exact", "Randomized"),
+    "certification.results": (
+        "AttackResults", "Certificates", "Estimates", "ImageCertificates", "ImageEstimates", "RandomizedCertificates",
+    ),
     "certification.rootfinding": ("estimate",),
     "extractor": (
         "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
@@ -49,12 +54,12 @@ HOMES = {
     "training.loop": ("train",),
 }  # fmt: skip
 """Module -> the public names that are defined there."""
-__all__ = sorted(name for names in HOMES.values() for name in names)
+__all__ = sorted(name for names in _HOMES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
     """Import torch and the rest only when one of the names is used: `berncert --help` needs none of it."""
-    home = next((module for module, names in HOMES.items() if name in names), None)
+    home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'berncert' has no attribute {name!r}")
     if home == "":
@@ -64,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -475,6 +475,16 @@ def test_a_decision_looks_at_no_more_boxes() -> None:
     assert decided.certified_accuracy(labels, at) == whole.certified_accuracy(labels, at)
 
 
+def test_the_tolerance_plays_no_part_in_a_decision() -> None:
+    rng = np.random.default_rng(4)
+    head, x = random_head(rng, 3, (3, 3, 3)), rng.uniform(size=(20, 3))
+    whole = certify(head, x)
+    for share, status in ((0.9, Status.HOLDS), (1.02, Status.FALLS)):
+        for i in np.flatnonzero(np.isfinite(whole.upper)):
+            decided = certify(head, x[i : i + 1], radius=share * float(whole.upper[i]), tolerance=0.5)
+            assert decided.status[0] is status
+
+
 def test_what_cannot_be_decided_is_unknown() -> None:
     tie = SmoothedHead(torch.tensor([[0.0, 1.0], [0.0, 1.0 + 2.0**-50]], dtype=torch.float64))
     assert certify(tie, [[0.5]], radius=0.2).status[0] in (Status.FALLS, Status.UNKNOWN)

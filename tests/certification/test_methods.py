@@ -77,3 +77,14 @@ def test_methods_are_plain_values() -> None:
     assert Exact(norm=2) == Exact() == pickle.loads(pickle.dumps(Exact()))
     assert dataclasses.replace(Pgd(), steps=3).steps == 3
     assert Exact(max_boxes=np.int64(7), norm=np.float64(1)).max_boxes == 7
+
+
+@pytest.mark.parametrize("method", SMALL, ids=lambda method: type(method).__name__)
+def test_a_prepared_method_checks_its_batch_and_its_options(method: Method) -> None:
+    test, model = data.load("digits", limit=2), berncert.load("digits")
+    work = method.prepare(model, test.images.shape[1:], threads=1)
+    assert len(work(Batch(test.images[:0], test.labels[:0], []))) == 0
+    with pytest.raises(ValueError, match="expected floating images"):
+        work(Batch((test.images * 255).byte(), test.labels, [0, 1]))
+    with pytest.raises(TypeError, match="bath_size"):
+        method.prepare(model, test.images.shape[1:], bath_size=3)  # type: ignore[call-arg]

@@ -268,7 +268,7 @@ def test_the_bar_goes_to_stderr_and_only_when_asked_for(capsys):
         ({"norm": 0.5}, "1 <= p <= inf, got 0.5"),
         ({"norm": math.nan}, "1 <= p <= inf, got nan"),
         ({"norm": True}, "1 <= p <= inf, got True"),
-        ({"norm": "inf"}, r"got 'inf'; write float\('inf'\)"),
+        ({"norm": "inf"}, r"got 'inf'; write inf, in Python float\('inf'\)"),
         ({"norm": "2"}, "got '2'; pass"),
         ({"conservatism": 0}, "C > 0, got 0"),
         ({"conservatism": -1.0}, "C > 0, got -1.0"),

@@ -29,6 +29,7 @@ from berncert.foundation.folders import claimed
 from berncert.models.checkpoint import FORMAT, find_checkpoint, open_checkpoint, save
 from berncert.models.heads import build_head, smoothed
 from berncert.models.tensor_file import read_tensors, write_tensors
+from berncert.reporting.curves import Curve, default_radii, warnings_about
 from berncert.runs import execute as execute_module
 from berncert.runs.execute import default_folder, digest, execute
 from berncert.runs.records import Run
@@ -380,3 +381,16 @@ def test_a_run_is_not_gone_on_with_by_other_code(tmp_path: Path, monkeypatch: py
     os.truncate(table, len(before) - 5)
     with pytest.raises(ValueError, match=r"differs in versions\.code"):
         perform("digits", of(Exact, limit=3), tmp_path)
+
+
+def test_a_run_that_decides_at_one_radius_is_read_at_that_radius(tmp_path: Path) -> None:
+    whole, asked = (perform("digits", of(Exact, limit=30, **more), tmp_path / name) for name, more in ASKED.items())
+    assert (whole.decided_at, asked.decided_at) == (None, 0.3)
+    assert asked.standing([0.0, 0.3]).tolist() == whole.standing([0.0, 0.3]).tolist()
+    curves = [Curve("asked", asked)]
+    assert default_radii(curves) == [0.0, 0.3]
+    assert any("was decided at radius 0.3 only" in note for note in warnings_about(curves))
+    assert not warnings_about([Curve("whole", whole)])
+
+
+ASKED: dict[str, dict[str, Any]] = {"whole": {}, "asked": {"radius": 0.3}}

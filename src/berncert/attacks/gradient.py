@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -165,9 +166,16 @@ class Attacker:
     """An attack, prepared: it breaks the frozen model in float64, which is what is certified."""
 
     def __init__(
-        self, attack: Pgd | Fgsm, model: Classifier, input_shape: Sequence[int], *, progress: bool | None = None
+        self,
+        attack: Pgd | Fgsm,
+        model: Classifier,
+        input_shape: Sequence[int],
+        *,
+        threads: int | None = None,
+        batch_size: int = 256,
+        progress: bool | None = None,
     ) -> None:
-        self.attack, self.progress = attack, progress
+        self.attack, self.progress, self.batch_size = attack, progress, checked_count("batch_size", batch_size)
         self.model = frozen_classifier(model, input_shape, "float64")
 
     def __call__(self, batch: Batch) -> AttackResults:
@@ -175,10 +183,12 @@ class Attacker:
         if batch.labels is None:
             raise ValueError("expected a batch with labels, got none; an attack starts from the correct class")
         like = placement(self.model)
-        images, labels = batch.images.to(like), batch.labels.to(like.device)
+        images, labels = checked_images(batch.images).to(like), torch.as_tensor(batch.labels).to(like.device)
+        if not len(images):
+            return AttackResults(np.zeros(0, np.int64), np.zeros(0))
         fallen = fallen_at(
             self.model, images, labels, self.attack.radii, self.attack,
-            numbers=batch.numbers, batch_size=max(1, len(images)), progress=self.progress,
+            numbers=batch.numbers, batch_size=self.batch_size, progress=self.progress,
         )  # fmt: skip
         with torch.no_grad():
             predicted = self.model(images).argmax(dim=1)

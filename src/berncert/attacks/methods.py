@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 def _checked_norm(norm: Any) -> float:
     if not is_real(norm) or norm not in (2, math.inf):
-        raise ValueError(f"expected norm 2 or inf for an attack, got {norm!r}; pass 2 or math.inf")
+        raise ValueError(f"expected norm 2 or inf for an attack, got {norm!r}; pass 2 or inf")
     return float(norm)
 
 
 def _checked_pixels(pixels: Any) -> tuple[float, float]:
     if not isinstance(pixels, Sequence) or [is_real(p) for p in pixels] != [True, True] or not pixels[0] < pixels[1]:
-        raise ValueError(f"expected pixels (lowest, highest) in this order, got {pixels!r}; pass e.g. (0.0, 1.0)")
+        raise ValueError(f"expected pixels (lowest, highest) in this order, got {pixels!r}; pass e.g. 0 and 1")
     return float(pixels[0]), float(pixels[1])
 
 
@@ -50,7 +50,8 @@ class Attack(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not all(0 < radius < math.inf for radius in self.radii):
-            raise ValueError(f"expected radii that are finite and > 0, got {', '.join(map(str, self.radii))}")
+            got = ", ".join(map(str, self.radii))
+            raise ValueError(f"expected radii that are finite and > 0, got {got}; radius 0 is the clean accuracy")
 
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, radius: float | Tensor, **options: Any
@@ -83,7 +84,7 @@ class Attack(Method):
         from berncert.attacks.gradient import Attacker
 
         assert isinstance(self, Pgd | Fgsm)
-        return Attacker(self, model, input_shape, progress=execution.get("progress"))
+        return Attacker(self, model, input_shape, **execution)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,7 +113,8 @@ class ImageProver(PreparedModel):
 
     def __call__(self, batch: Batch) -> ImageCertificates:
         """One proven statement for each image: by the route that gives it most."""
-        features, sizes = self.features(batch.images), _sizes(batch.images)
+        images = checked_images(batch.images)
+        features, sizes = self.features(images), _sizes(images)
         best: ImageCertificates | None = None
         for q in self.routes():
             found = self._by_route(features, sizes, q)

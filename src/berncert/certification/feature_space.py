@@ -32,6 +32,8 @@ STATUS = {
 }
 ROWS_AT_ONCE = 32  # for one thread, before it takes the next ones
 SECONDS_BETWEEN_LOOKS = 0.1
+DECIDING = 1e-3
+"""How closely witnesses are looked for where a decision is asked for: the tolerance plays no part in it."""
 
 
 def certify_features(
@@ -53,7 +55,7 @@ def certify_features(
     problem = pose(
         coefficients,
         norm=method.norm if norm is None else norm,
-        tolerance=method.tolerance,
+        tolerance=method.tolerance if method.radius is None else DECIDING,
         max_boxes=method.max_boxes,
     )
     if target is None:

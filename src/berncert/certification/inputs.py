@@ -61,7 +61,7 @@ def checked_images(images: Any) -> Tensor:
             "images.float() / 255 for bytes if the model takes [0, 1], images[None] for a single one"
         )
     if not x.isfinite().all():
-        raise ValueError("expected finite pixels, got NaN or infinity")
+        raise ValueError("expected finite pixels, got NaN or infinity; look for what made them so")
     return x
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from berncert.certification.status import Claim
-from berncert.foundation.arguments import checked_count, checked_norm, checked_tolerance, is_real
+from berncert.foundation.arguments import as_float, checked_count, checked_norm, checked_tolerance, is_real
 from berncert.foundation.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Method(Settings):
     ) -> Callable[[Batch], Rows]:
         """Do once what can be done once; the result maps batches of images of this shape to rows, and pickles.
 
-        threads: of the search for a proof; None takes all cores. batch_size: images in memory at once. progress: as in
-        `certify`.
+        threads: of the search for a proof; None takes all cores. batch_size: images that the extractor, or an attack,
+        takes at once. progress: as in `certify`.
         """
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class Exact(Method):
 def _checked_conservatism(conservatism: Any) -> float:
     if not is_real(conservatism) or not conservatism > 0:
         raise ValueError(f"expected a conservatism C > 0, got {conservatism!r}; pass None for the boundary itself")
-    return float(conservatism)
+    return as_float(conservatism)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class Estimate(Method):
 
 def _only_l2(norm: Any) -> float:
     if checked_norm(norm) != 2:
-        raise ValueError(f"expected norm 2 with randomized smoothing, got {norm:g}; it knows no other")
+        raise ValueError(f"expected norm 2 with randomized smoothing, got {norm}; its theorem holds for no other")
     return 2.0
 
 
@@ -136,7 +136,7 @@ class Randomized(Method):
         from berncert.certification.randomized import Voter
 
         plain = frozen_classifier(model, input_shape, "float32")
-        return Voter(self, plain, input_shape, progress=execution.get("progress"))
+        return Voter(self, plain, input_shape, **execution)
 
     def certify(
         self, model: nn.Module, images: Any, *, first_index: int = 0, progress: bool | None = None

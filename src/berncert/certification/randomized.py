@@ -55,7 +55,14 @@ class Voter:
     """`Randomized`, prepared: what a model says of images under noise; SAMPLEUNDERNOISE of the paper."""
 
     def __init__(
-        self, method: Randomized, model: nn.Module, input_shape: Sequence[int], *, progress: bool | None = None
+        self,
+        method: Randomized,
+        model: nn.Module,
+        input_shape: Sequence[int],
+        *,
+        threads: int | None = None,
+        batch_size: int = 256,
+        progress: bool | None = None,
     ) -> None:
         self.method, self.model, self.progress = method, _checked_model(model), progress
         self.first_seed = int(np.random.SeedSequence(method.seed).generate_state(1)[0])
@@ -89,10 +96,10 @@ class Voter:
 
         Only its number and the seed decide the noise of an image.
         """
-        like, done = placement(self.model), 0
-        numbers = range(len(batch.images)) if batch.numbers is None else batch.numbers
-        with Bar("voting", total=len(batch.images) * sum(rounds), progress=self.progress) as bar:
-            for number, image in zip(numbers, batch.images, strict=True):
+        like, done, images = placement(self.model), 0, checked_images(batch.images)
+        numbers = range(len(images)) if batch.numbers is None else batch.numbers
+        with Bar("voting", total=len(images) * sum(rounds), progress=self.progress) as bar:
+            for number, image in zip(numbers, images, strict=True):
                 noise = torch.Generator().manual_seed((self.first_seed + ODD * number) % SEEDS)
                 counts = []
                 for n in rounds:

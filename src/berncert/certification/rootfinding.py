@@ -203,7 +203,7 @@ class ImageEstimator(PreparedModel):
 
     def __call__(self, batch: Batch) -> ImageEstimates:
         """The estimate of each image; as in `certify`, by the norm of the features that gives it most."""
-        features, routes = self.features(batch.images), self.routes()
+        features, routes = self.features(checked_images(batch.images)), self.routes()
         found = estimate_features(self.head, features, self.method, self.progress)
         # the norm has no part in finding the points
         lengths = np.array([_lengths(features - found.boundary_point, q) for q in routes])

@@ -13,7 +13,8 @@ LARGEST_COUNT = 2**62
 def checked_norm(norm: Any) -> float:
     """The p of a p-norm, 1 <= p <= inf; anything else is a ValueError."""
     if not is_real(norm) or not norm >= 1:
-        hint = "write float('inf')" if isinstance(norm, str) and "inf" in norm.lower() else "pass e.g. 1, 2 or inf"
+        named = isinstance(norm, str) and "inf" in norm.lower()
+        hint = "write inf, in Python float('inf')" if named else "pass e.g. 1, 2 or inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
     return as_float(norm)
 

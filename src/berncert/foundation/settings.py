@@ -60,7 +60,7 @@ def kinds_of(kind: Any) -> tuple[Any, ...]:
 def checked(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
     """The value, if it is of that kind and within the limits; whole numbers are taken where fractions are."""
     options = kinds_of(kind)
-    if types.NoneType in options and (value is None or value == "none"):
+    if types.NoneType in options and (value is None or (isinstance(value, str) and value == "none")):
         return None
     if limits.get("check"):
         return limits["check"](value)

@@ -119,6 +119,12 @@ class Run:
             raise ValueError(f"expected a run with rows, got {self.path}, which has none yet; run its command again")
 
     @property
+    def decided_at(self) -> float | None:
+        """The only radius that the run decided at, if it did: at others it states less than could be proven."""
+        radius = self.about["settings"].get("radius") if self.about else None
+        return None if radius is None else float(radius)
+
+    @property
     def data(self) -> str:
         """The data set and its part, e.g. "mnist test"; empty if nothing says so."""
         if self.about:

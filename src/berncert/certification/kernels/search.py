@@ -80,9 +80,10 @@ def certify_one(
     spent = True
     short = False
     for stage in range(len(COARSENESS)):
-        tolerance = max(problem.tolerance, COARSENESS[stage])
-        if spent and radius < (1.0 - tolerance) * upper and (target == np.inf or radius < target <= upper):
-            limit = BUDGET_SHARES[stage] * problem.max_boxes
+        tolerance = max(problem.tolerance, COARSENESS[stage]) if target == np.inf else problem.tolerance
+        unproven = radius < (1.0 - tolerance) * upper if target == np.inf else stage == 0 and target <= upper
+        if spent and unproven:
+            limit = (BUDGET_SHARES[stage] if target == np.inf else 1.0) * problem.max_boxes
             bound, upper, winner, boxes = prove(
                 problem, memory, x0, target, predicted, nearest_margin, tolerance, limit, upper, winner, boxes, witness,
                 stop,
@@ -188,7 +189,7 @@ def explore(
             n *= sizes[j]
         b = memory.path[height, :n]
         bound = memory.bound[height]
-        goal = min(min(stuck, upper) * (1.0 - tolerance), target)
+        goal = min(stuck, upper) * (1.0 - tolerance) if target == np.inf else target
         axis = 0
         if bound < goal:
             boxes += 1

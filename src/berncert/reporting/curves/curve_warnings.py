@@ -19,6 +19,11 @@ def warnings_about(curves: Sequence[Curve]) -> list[str]:
         *_contradictions(curves),
         *(f"TRAINING IMAGES: {curve.label}: {seen}" for curve in curves if (seen := curve.training_images)),
         *differences(curves),
+        *(
+            f"{curve.label} was decided at radius {at:g} only: at others, and on average, more may hold than it states"
+            for curve in curves
+            if (at := curve.run.decided_at) is not None
+        ),
         *([f"{unknown}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"] if unknown else []),
         *(f"{curve.label} is not finished: {_done(curve)}" for curve in curves if not curve.whole_run.complete),
     ]

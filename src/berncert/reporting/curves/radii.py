@@ -39,6 +39,9 @@ def default_radii(curves: Sequence[Curve]) -> list[float]:
     certified = [curve for curve in curves if curve.claim is not Claim.ATTACK]
     if not certified:
         return sorted({0.0}.union(*(curve.tried.tolist() for curve in curves)))
+    decided = {curve.run.decided_at for curve in certified}
+    if None not in decided:
+        return sorted({0.0, *(radius for radius in decided if radius is not None)})
     end = Fraction(max(curve.reach(ABOUT_ZERO) for curve in certified))
     if not end:
         return [0.0, 1.0] if any(np.isinf(curve.holding).any() for curve in certified) else [0.0]
