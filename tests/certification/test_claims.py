@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from networks import Net
 from torch import Tensor, nn
 
 import berncert
@@ -25,22 +26,6 @@ from berncert.extractor.lipschitz import lipschitz_table
 from berncert.extractor.operations import Scale
 
 HALVES = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)  # two classes that meet at 1/2
-
-
-class Net(nn.Module):
-    """A forward and what it uses."""
-
-    def __init__(self, forward: Callable[[Any, Tensor], Tensor], **parts: Any) -> None:
-        super().__init__()
-        self.run = forward
-        for name, part in parts.items():
-            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
-                self.register_buffer(name, part)
-            else:
-                setattr(self, name, part)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.run(self, x)
 
 
 def classifier(extractor: nn.Module, coefficients: Tensor = HALVES) -> berncert.Classifier:
