@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 import torch
 from torch import Tensor
 
-from berncert.extractor.bounds.spectral_norm import Geometry, Pair, _frequency_bounds, conv_norm_bound
+from berncert.extractor.bounds.spectral_norm import Geometry, Pair, conv_norm_bound, frequency_bounds
 
 GRAM_STEPS = 6
 STARTS = 3  # of the Lanczos iteration that stands for the truth where the matrix is too large
@@ -121,7 +121,7 @@ def _back_and_forth(case: Case, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def frequencies_only(case: Case, weight: Tensor) -> float:
-    return min(_frequency_bounds(weight[None], case.geometry, case.size))
+    return min(frequency_bounds(weight[None], case.geometry, case.size))
 
 
 def power_iteration(case: Case, weight: Tensor, steps: int) -> float:

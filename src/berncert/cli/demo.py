@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
         output.print_json(summary(curves, radii) | {"model": model} | {key: str(path) for key, path in made.items()})
     console.print(f"{made['curve']}: certified accuracy over radii")
     console.print(f"{made['report']}: all of it, to hover, sort and look at; open it in a browser")
-    console.print(f"{made['explained']}: the image whose radius is smallest among those that are right, explained")
+    console.print(f"{made['explained']}: the correct image whose radius is smallest, explained")
 
 
 def _write(made: dict[str, Path], checkpoint: Checkpoint, curves: Sequence[Curve]) -> None:

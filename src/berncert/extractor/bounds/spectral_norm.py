@@ -139,14 +139,14 @@ def conv_norm_bound(weight: Tensor, geometry: Geometry, size: Pair | None = None
     kernels = weight.reshape(geometry.groups, -1, *weight.shape[1:])
     if size is None:
         return _torus_bound(kernels, regardless_of_size(geometry, kernels.shape[3:]))
-    bounds = list(_frequency_bounds(kernels, geometry, size))
+    bounds = list(frequency_bounds(kernels, geometry, size))
     small = _explicit(kernels, geometry, size)
     if small is not None:
         bounds.append(matrix_norm_bound(small) + _cancelled(kernels, geometry, size))
     return min(bounds)
 
 
-def _frequency_bounds(kernels: Tensor, geometry: Geometry, size: Pair) -> Iterator[float]:
+def frequency_bounds(kernels: Tensor, geometry: Geometry, size: Pair) -> Iterator[float]:
     """Bounds from the frequencies of a circular convolution of which this one is a part."""
     axes = [_Axis.of(i, kernels.shape[3 + i], geometry, size[i]) for i in (0, 1)]
     if geometry.mode == "zeros":
@@ -158,7 +158,7 @@ def _frequency_bounds(kernels: Tensor, geometry: Geometry, size: Pair) -> Iterat
         repeats = math.prod(-(-axis.outputs // grid) for axis, grid in zip(axes, grids, strict=True))
         yield _grid_bound(kernels, axes, grids) * math.sqrt(repeats) * (1 + 4 * UNIT)
     if geometry.mode == "circular" and geometry.stride != (1, 1):  # some rows of the convolution with stride 1
-        yield from _frequency_bounds(kernels, replace(geometry, stride=(1, 1)), size)
+        yield from frequency_bounds(kernels, replace(geometry, stride=(1, 1)), size)
     # a padding that copies pixels, each at most `copies` times, and then a convolution without padding
     copies = sums_over_inputs(geometry.pad, (1, *size))
     bare = Geometry(geometry.stride, ((0, 0), (0, 0)), geometry.dilation, geometry.groups)
