@@ -32,3 +32,8 @@ def use_threads(count: int | None) -> None:
     if threads > most:
         raise ValueError(f"expected at most {most} threads on this machine, got {threads}")
     torch.set_num_threads(threads)
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies numbers of 16 bits faster than those of 32."""
+    return device.type == "cuda" or torch.cpu._is_avx512_bf16_supported()

@@ -60,7 +60,6 @@ def test_every_setting_is_a_flag_and_every_recipe_is_listed(capsys: pytest.Captu
         (["moons", "--option", "width"], "expected a change like epochs=3, got 'width'"),
         (["moons", "--objective", "robust"], "expected --objective out of plain, adversarial, certified, gaussian"),
         (["moons", "--dim", "3"], "expected --dim = 2"),
-        (["moons", "--precision", "bfloat16"], "expected --precision 'float32' without a GPU"),
         (["moons", "--dataset", "nowhere"], "expected one of moons, digits"),
         (["moons", "--device", "abacus"], "expected a device that torch knows"),
         (["moons", "--threads", "0"], "expected a whole number --threads >= 1"),

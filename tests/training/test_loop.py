@@ -22,6 +22,7 @@ import berncert
 from berncert import data
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
+from berncert.hardware import has_bfloat16
 from berncert.models.checkpoint import load, open_checkpoint
 from berncert.models.tensor_file import read_tensors
 from berncert.training import state
@@ -247,7 +248,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "certified with the paper's construction": (
         {"construction": "paper", "side": None}, "expected an extractor in the lipschitz construction"),
     "identity head": ({"dim": 3}, "expected dim = 2, as many features as classes, with the identity head, got 3"),
-    "half precision": ({"precision": "bfloat16"}, "expected precision='float32' without a GPU"),
     "odd width": ({"width": 5}, "expected an even number of channels"),
     "no such data": ({"dataset": "moonz"}, "expected one of moons, "),
     "side of no cube": ({"construction": "paper", "objective": "plain"}, "expected .*side"),
@@ -259,6 +259,20 @@ def test_what_cannot_be_trained_is_refused(name: str, tmp_path: Path) -> None:
     changes, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         run(recipe(**changes), tmp_path, device="cpu")
+
+
+def test_half_precision_is_refused_where_the_processor_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berncert.training.loop.has_bfloat16", lambda device: False)
+    with pytest.raises(ValueError, match="expected precision='float32' on this cpu, got 'bfloat16'"):
+        run(recipe(precision="bfloat16"), tmp_path, device="cpu")
+
+
+@pytest.mark.skipif(not has_bfloat16(torch.device("cpu")), reason="this processor has no bfloat16")
+def test_half_precision_trains_on_a_processor_that_has_it(tmp_path: Path) -> None:
+    run(recipe(precision="bfloat16"), tmp_path, device="cpu")
+    assert open_checkpoint(tmp_path / "model.safetensors").about["recipe"]["training"]["precision"] == "bfloat16"
 
 
 @pytest.mark.parametrize("name", ["certified with the paper's construction", "identity head", "no such data"])

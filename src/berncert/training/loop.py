@@ -18,7 +18,7 @@ from berncert.certification.classifier import Classifier
 from berncert.data import Dataset
 from berncert.extractor import export
 from berncert.foundation.progress import Bar
-from berncert.hardware import chosen_device
+from berncert.hardware import chosen_device, has_bfloat16
 from berncert.models.checkpoint import open_checkpoint, save, versions
 from berncert.models.heads import Head
 from berncert.polynomial import SmoothedHead
@@ -72,8 +72,10 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     folder, device = Path(folder), chosen_device(device)
-    if recipe.training.precision == "bfloat16" and device.type != "cuda":
-        raise ValueError("expected precision='float32' without a GPU, got 'bfloat16', which is slow or fails on CPUs")
+    if recipe.training.precision == "bfloat16" and not has_bfloat16(device):
+        raise ValueError(
+            f"expected precision='float32' on this {device.type}, got 'bfloat16', for which it has no instructions"
+        )
     with claim_folder(folder, recipe), torch.random.fork_rng():
         training, test = load_images(recipe, data_dir, progress)
         state = _initial_state(recipe, training, device)
