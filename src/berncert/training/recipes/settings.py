@@ -74,7 +74,9 @@ class TrainingSettings(Settings):
     schedule: str = setting("onecycle", "schedule of the learning rate", choices=("onecycle", "cosine", "constant"))
     lr_warmup: float = setting(0.2, "onecycle: the share of the training in which the learning rate rises", least=0)
     ema: float = setting(0.0, "decay of the running mean of the weights, which is saved; 0 saves the last", least=0)
-    precision: str = setting("float32", "of the extractor; bfloat16 where the processor or GPU has it", choices=("float32", "bfloat16"))
+    precision: str = setting(
+        "float32", "of the extractor; bfloat16 where the processor or GPU has it", choices=("float32", "bfloat16")
+    )
     start: str | None = setting(None, "fine-tuning: the folder of a training whose weights to start from")
     seed: int = setting(0, "seed of weights, order, augmentation and noise", least=0)
 
