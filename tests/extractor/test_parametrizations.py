@@ -136,6 +136,19 @@ def test_an_orthogonal_layer_has_singular_values_close_to_1_only(name: str) -> N
     assert float(values.min()) >= 1 - 1e-3
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(9, 4), (4, 9), (5, 5)])
+def test_the_derivative_of_an_orthogonal_weight_is_that_of_a_qr_factorisation(rows: int, columns: int) -> None:
+    layer = orthogonal(linear(columns, rows))
+    raw = layer.parametrizations.weight.original
+    tall = raw if rows >= columns else raw.T
+    factor, triangle = torch.linalg.qr(tall)
+    expected = factor * triangle.diagonal().sign()
+    expected = expected if rows >= columns else expected.T
+    pull = torch.randn(rows, columns, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wanted, got = (torch.autograd.grad(w, raw, pull)[0] for w in (expected, layer.weight))
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_orthogonal_weights_of_a_float32_layer_are_orthonormal_as_well() -> None:
     layer = orthogonal(nn.Linear(64, 32))
     weight = layer.weight.detach().double()

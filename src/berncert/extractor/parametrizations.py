@@ -186,16 +186,40 @@ class _DividedByNorm(nn.Module):
 
 
 class _Orthogonal(nn.Module):
-    """weight -> Q of a QR factorisation by way of Cholesky: W R^-1 with R* R = W* W."""
+    """weight -> its orthogonal factor, with orthonormal columns or, if these are more than the rows, rows."""
 
     def forward(self, weight: Tensor) -> Tensor:
         w = weight.flatten(1)
         tall = w if w.shape[0] >= w.shape[1] else w.T
-        gram = tall.T @ tall
-        ridge = RIDGE * gram.diagonal().mean() + torch.finfo(w.dtype).tiny
-        factor = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram), dtype=w.dtype, device=w.device))
-        q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
+        q: Tensor = _OrthogonalFactor.apply(tall)
         return torch.reshape(q if tall is w else q.T, weight.shape)
+
+
+class _OrthogonalFactor(torch.autograd.Function):
+    """W -> Q = W R^-1 with R* R = W* W, R upper triangular: a QR factorisation by way of Cholesky.
+
+    The derivative is written out, which takes half the time of torch's, step by step. With X = dW R^-1 and P(S) the upper
+    triangle of S with half its diagonal, dR = P(X* Q + Q* X) R, so dQ = X - Q P(X* Q + Q* X). The ridge, a millionth, is
+    taken as constant.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tall: Tensor) -> Tensor:
+        gram = tall.T @ tall
+        ridge = RIDGE * gram.diagonal().mean() + torch.finfo(tall.dtype).tiny
+        factor = torch.linalg.cholesky(
+            gram.to(tall) + ridge * torch.eye(len(gram), dtype=tall.dtype, device=tall.device)
+        )
+        q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
+        ctx.save_for_backward(q, factor)
+        return q
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (gradient,), (q, factor) = gradients, ctx.saved_tensors
+        upper = torch.triu(q.T @ gradient)
+        upper.diagonal().mul_(0.5)
+        return torch.linalg.solve_triangular(factor, gradient - q @ (upper + upper.T), upper=False, left=False)
 
 
 class _AlmostOrthogonal(nn.Module):

@@ -74,11 +74,11 @@ def _checksum(image: Tensor) -> bytes:
 
 
 def augment(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
-    """Images shifted at random by up to `crop` pixels, with grey at the edges; with `flip` half of them mirrored."""
+    """Images shifted at random by up to `crop` pixels, their edges repeated; with `flip` half of them mirrored."""
     count = len(images)
     if crop:
         height, width = images.shape[2:]
-        windows = F.pad(images, (crop,) * 4, value=0.5).unfold(2, height, 1).unfold(3, width, 1)
+        windows = F.pad(images, (crop,) * 4, mode="replicate").unfold(2, height, 1).unfold(3, width, 1)
         down, right = torch.randint(2 * crop + 1, (2, count), generator=generator)
         images = windows[torch.arange(count), :, down, right]
     if flip:
