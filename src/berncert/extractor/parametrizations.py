@@ -198,9 +198,9 @@ class _Orthogonal(nn.Module):
 class _OrthogonalFactor(torch.autograd.Function):
     """W -> Q = W R^-1 with R* R = W* W, R upper triangular: a QR factorisation by way of Cholesky.
 
-    The derivative is written out, which takes half the time of torch's, step by step. With X = dW R^-1 and P(S) the upper
-    triangle of S with half its diagonal, dR = P(X* Q + Q* X) R, so dQ = X - Q P(X* Q + Q* X). The ridge, a millionth, is
-    taken as constant.
+    The derivative is written out, which takes half the time of torch's, step by step. With X = dW R^-1 and P(S) the
+    upper triangle of S with half its diagonal, dR = P(X* Q + Q* X) R, so dQ = X - Q P(X* Q + Q* X). The ridge, a
+    millionth, is taken as constant. Always in the precision of the weights: rounded to bfloat16, W* W may have no factor.
     """
 
     @staticmethod
