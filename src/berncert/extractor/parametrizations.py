@@ -191,7 +191,7 @@ class _Orthogonal(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         w = weight.flatten(1)
         tall = w if w.shape[0] >= w.shape[1] else w.T
-        q: Tensor = _OrthogonalFactor.apply(tall)
+        q: Tensor = _OrthogonalFactor.apply(tall)  # type: ignore[no-untyped-call]
         return torch.reshape(q if tall is w else q.T, weight.shape)
 
 
@@ -200,7 +200,7 @@ class _OrthogonalFactor(torch.autograd.Function):
 
     The derivative is written out, which takes half the time of torch's, step by step. With X = dW R^-1 and P(S) the
     upper triangle of S with half its diagonal, dR = P(X* Q + Q* X) R, so dQ = X - Q P(X* Q + Q* X). The ridge, a
-    millionth, is taken as constant. Always in the precision of the weights: rounded to bfloat16, W* W may have no factor.
+    millionth, is taken as constant. All in the precision of the weights: rounded to bfloat16, W* W may have no factor.
     """
 
     @staticmethod
@@ -212,14 +212,15 @@ class _OrthogonalFactor(torch.autograd.Function):
         )
         q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
         ctx.save_for_backward(q, factor)
-        return q
+        return cast(Tensor, q)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (gradient,), (q, factor) = gradients, ctx.saved_tensors
         upper = torch.triu(q.T @ gradient)
         upper.diagonal().mul_(0.5)
-        return torch.linalg.solve_triangular(factor, gradient - q @ (upper + upper.T), upper=False, left=False)
+        inner = gradient - q @ (upper + upper.T)
+        return cast(Tensor, torch.linalg.solve_triangular(factor, inner, upper=False, left=False))
 
 
 class _AlmostOrthogonal(nn.Module):
