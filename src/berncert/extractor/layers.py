@@ -134,8 +134,7 @@ class LinfDistance(nn.Module):
     that of the p-norm, whose gradient reaches every weight; p rises to infinity (`norm_of_training`). With `centred`,
     the mean over the batch is subtracted in training, and its running mean in evaluation: a shift, without a scale.
 
-    Points start as noise of size `spread`. Where there are no fewer outputs than inputs, each output also starts ten
-    spreads away from the origin along one input of its own: it then mostly lets that input through.
+    Points start as noise of size `spread`.
     """
 
     mean: Tensor
@@ -146,11 +145,8 @@ class LinfDistance(nn.Module):
         super().__init__()
         self.negative, self.centred, self.momentum = negative, centred, 0.1
         self.norm_of_training = 8.0
-        weight = spread * torch.randn(outputs, inputs)
-        if inputs <= outputs:
-            own = torch.arange(outputs)
-            weight[own, own % inputs] = -10 * spread
-        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(torch.zeros(outputs))
+        self.weight = nn.Parameter(spread * torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
         self.register_buffer("mean", torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
