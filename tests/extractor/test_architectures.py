@@ -173,6 +173,27 @@ def test_an_mlp_takes_rows_of_numbers() -> None:
     assert lipschitz_bound(net, (20,)) <= 1 + 1e-6
 
 
+@pytest.mark.parametrize("shape", [(20,), (1, 28, 28), (3, 8, 8)])
+@pytest.mark.parametrize("by", [0.0, 1.0])
+def test_the_bound_of_distnet_in_linf_is_one_over_its_side_whatever_its_weights(
+    shape: tuple[int, ...], by: float
+) -> None:
+    net = shaken(build("distnet", shape, 4, side=2.0, depth=2, width=16), by).eval().double()
+    assert net.norm == math.inf
+    assert net.lipschitz_estimate == 0.5
+    assert lipschitz_bound(net, shape, norm=math.inf) == pytest.approx(0.5, abs=1e-12)
+    x, steps = torch.rand(50, *shape, dtype=torch.float64), torch.randn(50, *shape, dtype=torch.float64).sign()
+    assert stretch(net, x, 0.1 * steps, math.inf) <= 0.5 * (1 + 1e-9)
+    same = build(**net.description).eval().double()
+    same.load_state_dict(net.state_dict())
+    assert torch.equal(same(x), net(x))
+
+
+def test_distnet_has_no_construction_of_the_paper() -> None:
+    with pytest.raises(ValueError, match="expected the lipschitz construction of distnet"):
+        build("distnet", (1, 8, 8), 4, construction="paper")
+
+
 def test_normalisation_divides_the_bound_by_the_least_std_and_the_mean_is_free() -> None:
     shape = (3, 32, 32)
     assert lipschitz_bound(small("mlp", shape, 4, mean=(0.5, 0.4, 0.3)), shape) <= 1 + 1e-6
@@ -250,7 +271,7 @@ def test_the_description_spells_out_every_default() -> None:
         (ValueError, "expected dim to be a whole number >= 1, got 0", {"dim": 0}),
         (ValueError, "expected a finite side > 0, got -1", {"side": -1}),
         (ValueError, r"expected input_shape \(channels, height, width\), got \(784,\)", {"input_shape": (784,)}),
-        (ValueError, r"expected input_shape .*; mlp takes any shape", {"input_shape": (1, 0, 28)}),
+        (ValueError, r"expected input_shape .*; mlp and distnet take any", {"input_shape": (1, 0, 28)}),
         (ValueError, "expected a mean for each of the 1 channels", {"mean": (0.5, 0.5), "std": (1.0, 1.0)}),
         (ValueError, "expected one mean and one positive std", {"std": (0.0,)}),
     ],

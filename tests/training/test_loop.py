@@ -42,6 +42,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "miyato, mean of the weights": {**PAPER, "ema": 0.9, "optimizer": "sgd"},
     "adversarial": {"objective": "adversarial", "attack_steps": 2},
     "gaussian": {"objective": "gaussian", "noise": 0.05, "schedule": "cosine"},
+    "distances": {
+        "architecture": "distnet", "norm": float("inf"), "options": {"depth": 1, "width": 8}, "side": 3.0, "ema": 0.5,
+    },
     "convolutions": {
         "dataset": "digits", "architecture": "resnet", "options": {"depth": 8, "width": 4}, "dim": 10,
         "crop": 1, "flip": True, "train_limit": 60, "batch_size": 30, "side": 8.0,

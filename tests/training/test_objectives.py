@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,16 @@ def test_raised_logits_of_an_affine_head_are_each_rivals_worst_case() -> None:
     torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - own)
 
 
+def test_raised_logits_in_linf_are_each_rivals_worst_case_in_a_box() -> None:
+    layer, head = affine_head()
+    x, labels = problem()
+    logits, raised = raised_logits(head, x, labels, 0.1, math.inf)
+    rows = layer.weight[None] - layer.weight[labels][:, None]
+    attained = layer(x[:, None] + 0.1 * rows.sign())  # the corner of the box that is worst for each rival
+    attained = attained - attained.gather(2, labels[:, None, None].expand(-1, 4, 1))
+    torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - logits.gather(1, labels[:, None]))
+
+
 def test_raised_logits_at_radius_0_are_the_logits_and_never_fall_below_them() -> None:
     head = random_head(np.random.default_rng(0), 4, (3, 2, 3))
     x, labels = problem()
@@ -82,15 +93,16 @@ def test_raised_logits_ask_for_a_smoothed_head() -> None:
         raised_logits(nn.Linear(3, 4), *problem(), 0.1)
 
 
+@pytest.mark.parametrize("norm", [2.0, math.inf])
 @pytest.mark.parametrize("radius", [0.0, 0.01, 0.1, 0.3])
-def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: float) -> None:
+def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: float, norm: float) -> None:
     _, head = affine_head()
     x, labels = problem()
     labels[::2] = head(x).argmax(dim=1)[::2]
-    c = berncert.certify(head, x, tolerance=1e-9)
+    c = berncert.certify(head, x, norm=norm, tolerance=1e-9)
     clear = (np.abs(c.radius - radius) > 1e-6) & (c.radius < x.minimum(1 - x).amin(dim=1).numpy())  # walls not in play
     proven = (c.predicted == labels.numpy()) & (c.radius >= radius)
-    estimate = certified_estimate(head, x, labels, radius).numpy()
+    estimate = certified_estimate(head, x, labels, radius, norm).numpy()
     assert clear.sum() > 10
     assert (estimate == proven)[clear].all()
     assert (estimate <= proven)[np.abs(c.radius - radius) > 1e-6].all()  # walls can only help
@@ -98,12 +110,15 @@ def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: floa
 
 @pytest.mark.parametrize("radius", [0.0, 0.02, 0.2, 2.0])
 @pytest.mark.parametrize("bend", [0.0, 1.0])
-def test_attacked_features_stay_within_radius_and_cube_and_raise_the_loss(radius: float, bend: float) -> None:
+@pytest.mark.parametrize("norm", [2.0, math.inf])
+def test_attacked_features_stay_within_radius_and_cube_and_raise_the_loss(
+    radius: float, bend: float, norm: float
+) -> None:
     head = random_head(np.random.default_rng(1), 4, (3, 2, 3), bend=bend)
     x, labels = torch.rand(60, 3, dtype=torch.float64), torch.arange(60) % 4
     x[:10] = x[:10].round()  # on the rim
-    moved = attacked_features(head, x, labels, radius, settings(attack_steps=10, temperature=0.5))
-    assert ((moved - x).norm(dim=1) <= radius * (1 + 1e-12) + 1e-15).all()
+    moved = attacked_features(head, x, labels, radius, settings(attack_steps=10, temperature=0.5, norm=norm))
+    assert ((moved - x).norm(norm, dim=1) <= radius * (1 + 1e-12) + 1e-15).all()
     assert ((moved >= 0) & (moved <= 1)).all()
     before, after = (F.cross_entropy(head(y), labels, reduction="none") for y in (x, moved))
     assert float(after.mean() - before.mean()) >= (1e-4 if radius else -1e-12)
@@ -319,3 +334,14 @@ def test_the_temperature_rescales_the_logits_and_the_loss() -> None:
         settings(objective="plain", through="base", temperature=0.1), model, images, labels, 0.0, torch.Generator()
     )
     torch.testing.assert_close(result.loss, 0.1 * F.cross_entropy(model(images) / 0.1, labels))
+
+
+def test_an_extractor_is_trained_in_the_norm_that_it_was_built_for() -> None:
+    l2, linf = images_model(), images_model()
+    linf.extractor = build("distnet", (1, 3, 3), 3, side=2.0, depth=1, width=8)
+    assert feature_radius(l2, 0.6) == pytest.approx(0.2)
+    assert feature_radius(linf, 0.6, math.inf) == pytest.approx(0.3)
+    with pytest.raises(ValueError, match=r"norm of the training, inf, got .* for norm 2; set norm = 2, or .* distnet"):
+        feature_radius(l2, 0.6, math.inf)
+    with pytest.raises(ValueError, match=r"norm of the training, 2, got .* for norm inf; set norm = inf"):
+        feature_radius(linf, 0.6)

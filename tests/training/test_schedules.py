@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berncert.training.schedules import FIRST, LAST, SCHEDULES, constant, cosine, onecycle, radius_factor
+from berncert.training.schedules import FIRST, LAST, SCHEDULES, constant, cosine, onecycle, radius_factor, rising_norm
 
 shares = st.floats(0, 1)
 warmups = st.floats(0, 0.99)
@@ -46,3 +48,11 @@ def test_no_schedule_leaves_the_range_from_0_to_1(done: float, warmup: float) ->
 def test_the_radius_grows_in_proportion_and_then_stays(done: float, warmup: float) -> None:
     assert radius_factor(done, warmup) == (1.0 if done >= warmup else pytest.approx(done / warmup))
     assert radius_factor(0.0, warmup) == (0.0 if warmup > 0 else 1.0)
+
+
+def test_the_norm_of_distance_layers_waits_rises_and_ends_in_infinity() -> None:
+    values = [rising_norm(done / 100, 8.0, 1000.0, 0.1, 0.2) for done in range(101)]
+    assert values[:11] == [8.0] * 11
+    assert all(a < b for a, b in zip(values[10:80], values[11:81], strict=True))
+    assert values[45] == pytest.approx(math.sqrt(8.0 * 1000.0))  # in the middle of the rise
+    assert values[81:] == [math.inf] * 20

@@ -12,23 +12,24 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.layers import MaxMin, Normalise, PotentialStep, UnitCube
+from berncert.extractor.layers import LinfDistance, MaxMin, Normalise, PotentialStep, UnitCube
 from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, orthogonal
 
 
 class Extractor(nn.Module):
     """A network from images to [0,1]^dim that remembers how it was built: `build(**description)` builds it again."""
 
-    def __init__(self, layers: Sequence[nn.Module], description: Mapping[str, Any]) -> None:
+    def __init__(self, layers: Sequence[nn.Module], description: Mapping[str, Any], norm: float = 2.0) -> None:
         super().__init__()
         self.layers = nn.Sequential(*layers)
+        self.norm = norm  # in which the construction aims at its bound: 2 or infinity
         self.description = dict(description)  # plain JSON, every default spelt out
         self.input_shape: tuple[int, ...] = tuple(description["input_shape"])
         self.dim: int = description["dim"]
 
     @property
     def lipschitz_estimate(self) -> float | None:
-        """The bound that the construction aims at, not a proven one: for training. None if it aims at none."""
+        """The bound that the construction aims at in its norm, not a proven one: for training. None without an aim."""
         side, std = self.description["side"], self.description["std"]
         return None if side is None else 1 / (side * min(std or [1.0]))
 
@@ -94,6 +95,12 @@ class Lipschitz(Construction):
     """
 
     side: float = field(default=1.0, kw_only=True)
+    norm: float = field(default=2.0, init=False)
+
+    def distance(self, outputs: int, *, negative: bool = False) -> Self:
+        """Append distances to learnt points: from here on the network is 1-Lipschitz in l-inf, and not in l2."""
+        self.norm = math.inf
+        return self.add(LinfDistance(self.flatten().shape[0], outputs, negative=negative), channels=outputs)
 
     def conv(self, outputs: int, kernel: int = 3, stride: int = 1) -> Self:
         kernel, padding = (kernel, [kernel // 2] * 2) if stride == 1 else (stride, [n % stride for n in self.shape[1:]])
@@ -125,7 +132,8 @@ class Lipschitz(Construction):
         return self.add(Concatenation(branch, keep, grow), channels=channels)
 
     def end(self, dim: int) -> Self:
-        return self.linear(dim).add(UnitCube(self.side))
+        last = self.linear(dim) if self.norm == 2 else self.distance(dim, negative=True)
+        return last.add(UnitCube(self.side))
 
 
 def _blank(layer: L) -> L:
@@ -144,6 +152,10 @@ class Paper(Construction):
     """
 
     batch_norm: bool = field(default=True, kw_only=True)
+    norm: float = field(default=2.0, init=False)
+
+    def distance(self, outputs: int, *, negative: bool = False) -> Self:
+        raise ValueError("expected the lipschitz construction of distnet, got the paper's, which has no distance layer")
 
     def conv(self, outputs: int, kernel: int = 3, stride: int = 1) -> Self:
         layer = nn.Conv2d(self.shape[0], outputs, kernel, stride, kernel // 2, bias=not self.batch_norm)
@@ -189,6 +201,12 @@ def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
     """Fully connected: depth hidden layers of the same width."""
     for _ in range(depth):
         net.linear(width).activate()
+
+
+def distnet(net: Net, *, depth: int = 3, width: int = 512) -> None:
+    """Zhang et al., 2021, for l-inf: depth hidden layers of distances to `width` learnt points; so is the last layer."""
+    for _ in range(depth):
+        net.distance(width)
 
 
 def patchnet(net: Net, *, depth: int = 2, width: int = 48, dense: int = 2, hidden: int = 512) -> None:
@@ -260,12 +278,15 @@ def _repeats(depth: int, each: int, rest: int) -> int:
 
 
 ARCHITECTURES: dict[str, Callable[..., None]] = {  # functions that add layers; their keywords are options
-    "mlp": mlp, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
+    "mlp": mlp, "distnet": distnet, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
     "resnet": resnet, "resnet20": partial(resnet, depth=20), "resnet110": partial(resnet, depth=110),
     "wide_resnet": wide_resnet, "wide_resnet10_2": partial(wide_resnet, depth=10, widen=2),
     "wide_resnet28_10": partial(wide_resnet, depth=28, widen=10),
     "vgg": vgg, "vgg11": partial(vgg, depth=11), "vgg19": partial(vgg, depth=19),
 }  # fmt: skip
+
+ANY_SHAPE = ("mlp", "distnet")
+"""Those that flatten the image first, and take any shape."""
 
 Net = Lipschitz | Paper
 _STARTS: dict[str, Callable[..., Net]] = {"lipschitz": Lipschitz, "paper": Paper}
@@ -290,8 +311,10 @@ def build(
             expected = {int: "a whole number >= 1", float: "a number", bool: "True or False"}[type(settings[key])]
             raise ValueError(f"expected {key} to be {expected}, got {value!r}")
     settings, shape = settings | chosen, tuple(map(int, input_shape)) if isinstance(input_shape, Sequence) else ()
-    if min(shape, default=0) < 1 or (len(shape) != 3 and name != "mlp"):
-        raise ValueError(f"expected input_shape (channels, height, width), got {input_shape!r}; mlp takes any shape")
+    if min(shape, default=0) < 1 or (len(shape) != 3 and name not in ANY_SHAPE):
+        raise ValueError(
+            f"expected input_shape (channels, height, width), got {input_shape!r}; {' and '.join(ANY_SHAPE)} take any"
+        )
     start, architecture = _STARTS[construction], ARCHITECTURES[name]
     net = start(shape, **{key: settings[key] for key in _keywords(start)})
     if mean or std:
@@ -301,7 +324,7 @@ def build(
         net.add(Normalise(mean, std))
     architecture(net, **{key: settings[key] for key in _keywords(architecture)})
     about = {"name": name, "input_shape": list(shape), "dim": dim, "construction": construction}
-    return Extractor(net.end(dim).layers, about | {"side": None, "mean": mean, "std": std} | settings)
+    return Extractor(net.end(dim).layers, about | {"side": None, "mean": mean, "std": std} | settings, net.norm)
 
 
 def default_options(name: str, construction: str = "lipschitz") -> dict[str, Any]:

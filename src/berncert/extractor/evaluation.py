@@ -6,7 +6,9 @@ from torch import nn
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-CHANGES_IN_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
+from berncert.extractor.layers import LinfDistance
+
+CHANGES_IN_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU, LinfDistance)
 
 
 def require_evaluation(module: nn.Module) -> None:

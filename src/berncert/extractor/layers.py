@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from berncert.extractor.distance import INF, distances
 from berncert.extractor.operations.groupwise import reflected_pairs, require_groups, sorted_groups
 from berncert.extractor.operations.linear import potential_step
 
@@ -124,3 +125,41 @@ class PotentialStep(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return potential_step(x, self.inner.weight, self.inner.bias, *self.settings)
+
+
+class LinfDistance(nn.Module):
+    """Distances to `outputs` learnt points, y_j = max_i |x_i - w_ji| + b_j: 1-Lipschitz in l-inf (Zhang et al., 2021).
+
+    With `negative`, y_j = b_j - max_i |x_i - w_ji|, which is large near the point. While it is trained, the distance is
+    that of the p-norm, whose gradient reaches every weight; p rises to infinity (`norm_of_training`). With `centred`,
+    the mean over the batch is subtracted in training, and its running mean in evaluation: a shift, without a scale.
+
+    Points start as noise of size `spread`.
+    """
+
+    mean: Tensor
+
+    def __init__(
+        self, inputs: int, outputs: int, *, centred: bool = True, negative: bool = False, spread: float = 0.3
+    ) -> None:
+        super().__init__()
+        self.negative, self.centred, self.momentum = negative, centred, 0.1
+        self.norm_of_training = 8.0
+        self.weight = nn.Parameter(spread * torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.register_buffer("mean", torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = distances(x, self.weight, self.norm_of_training if self.training else INF)
+        if self.training and self.centred:
+            mean = y.mean(dim=0)
+            with torch.no_grad():
+                self.mean.lerp_(mean.to(self.mean), self.momentum)
+        else:
+            mean = self.mean
+        shifted = y - mean
+        return (self.bias - shifted) if self.negative else (shifted + self.bias)
+
+    def extra_repr(self) -> str:
+        outputs, inputs = self.weight.shape
+        return f"inputs={inputs}, outputs={outputs}, centred={self.centred}, negative={self.negative}"

@@ -23,14 +23,17 @@ from berncert.models.checkpoint import open_checkpoint, save, versions
 from berncert.models.heads import Head
 from berncert.polynomial import SmoothedHead
 from berncert.training import objectives
+from berncert.training.distance_layers import distance_layers, set_norm, settle_means
 from berncert.training.images import augment, describe_images, image_notes, load_images
 from berncert.training.model import build_model, smoothed_classifier, warm_start
 from berncert.training.recipes import Recipe, load_recipe
-from berncert.training.schedules import SCHEDULES, radius_factor
+from berncert.training.schedules import SCHEDULES, radius_factor, rising_norm
 from berncert.training.state import MODEL, STATE, Average, State, claim_folder, write_log, write_picture, write_recipe
 
 ESTIMATE_EVERY = 20  # steps between two estimates of the certified accuracy on training images
 EVALUATION_BATCH = 500
+SETTLING_IMAGES = 4000
+"""Training images from which the means of distance layers are taken before an evaluation."""
 MOST_GRID_POINTS = 2**18
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -87,14 +90,15 @@ def train(
                 on_note(note)
         while state.epoch < recipe.training.epochs:
             row = _epoch(recipe, state, training, device, progress)
-            model = _averaged_model(state)
+            model = _evaluated_model(state, training, device)
             state.log.append(row | _evaluate(recipe, model, test, device))
             state.epoch += 1
             state.save(folder / STATE, recipe)
             _save_model(model, folder, recipe, state)
             if on_epoch is not None:
                 on_epoch(state.log[-1])
-        _save_model(_averaged_model(state).eval(), folder, recipe, state)  # again: a run may have been killed before it
+        model = _evaluated_model(state, training, device).eval()
+        _save_model(model, folder, recipe, state)  # again: a run may have been killed before it
         write_picture(folder, state.log, f"{recipe.name}: {recipe.training.objective} training")
         return open_checkpoint(folder / MODEL).smoothed()
 
@@ -133,7 +137,7 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
-        objectives.feature_radius(model, 0.0)  # an error, before the training starts, if it is not known
+        objectives.feature_radius(model, 0.0, recipe.training.norm)  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
@@ -179,6 +183,8 @@ def _epoch(
             done = (state.epoch + index / batches) / settings.epochs
             radius = settings.radius * radius_factor(done, settings.radius_warmup)
             lr = settings.lr * SCHEDULES[settings.schedule](done, settings.lr_warmup)
+            p = rising_norm(done, settings.p_start, settings.p_end, settings.p_wait, settings.p_exact)
+            set_norm(model, p)
             try:
                 result = objectives.batch_loss(settings, model, images, labels, radius, chance)
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
@@ -216,10 +222,12 @@ def _diverged(state: State, value: float) -> FloatingPointError:
 
 def _certified(recipe: Recipe, model: Classifier, result: objectives.BatchLoss, labels: Tensor) -> Tensor | None:
     """Whether each image of the batch would be certified at the recipe's radius, if that can be estimated."""
-    lipschitz = objectives.lipschitz_estimate(model)
+    settings = recipe.training
+    lipschitz = objectives.lipschitz_estimate(model, settings.norm)
     if lipschitz is None or not isinstance(result.head, SmoothedHead):
         return None
-    return objectives.certified_estimate(result.head, result.features, labels, lipschitz * recipe.training.radius)
+    reach = lipschitz * settings.radius
+    return objectives.certified_estimate(result.head, result.features, labels, reach, settings.norm)
 
 
 def _batches(
@@ -239,12 +247,18 @@ def _progress_note(tally: Tally, began: float) -> str:
     return f"loss {rates['loss']:.3f}, accuracy {rates['accuracy']:.1%}{certified}, {speed:,.0f} images/s"
 
 
-def _averaged_model(state: State) -> Classifier:
-    """The model that is evaluated and saved: with the running mean of its weights, if the recipe asks for that."""
-    if state.average is None:
+def _evaluated_model(state: State, training: Dataset, device: torch.device) -> Classifier:
+    """The model that is evaluated and saved.
+
+    It has the running mean of the weights, if the recipe asks for that, and means of distance layers that fit.
+    """
+    if state.average is None and not distance_layers(state.model):
         return state.model
     model = copy.deepcopy(state.model)
-    model.load_state_dict(state.average.values)
+    if state.average is not None:
+        model.load_state_dict(state.average.values)
+    images = training.images[:: max(1, len(training) // SETTLING_IMAGES)][:SETTLING_IMAGES]
+    settle_means(model.extractor, (batch.to(device) for batch in images.split(EVALUATION_BATCH)))
     return model
 
 
@@ -253,13 +267,14 @@ def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.de
     """Accuracy and estimated certified accuracy on test images: for the log only, no choice depends on them."""
     model.eval()
     extractor, head = export(model.extractor).float(), objectives.head_of(model, "smoothed")
-    lipschitz, correct, certified = objectives.lipschitz_estimate(model), 0, 0
+    settings, correct, certified = recipe.training, 0, 0
+    lipschitz = objectives.lipschitz_estimate(model, settings.norm)
     for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
         labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))
         correct += int((head(features).argmax(dim=1) == labels).sum())
         if lipschitz is not None:
-            radius = lipschitz * recipe.training.radius
-            certified += int(objectives.certified_estimate(head, features, labels, radius).sum())
+            reach = lipschitz * settings.radius
+            certified += int(objectives.certified_estimate(head, features, labels, reach, settings.norm).sum())
     share = math.nan if lipschitz is None else certified / len(test)
     return {"test_accuracy": correct / len(test), "test_certified_estimate": share}
 

@@ -1,11 +1,12 @@
 """The losses of training: cross-entropies of clean, attacked or noisy images, or of the worst case within a radius.
 
 An extractor with Lipschitz constant L maps a ball of radius r in pixel space into a ball of radius L r, the
-`feature_radius`, in feature space. There the worst case is found by calculus on a polynomial in few variables.
+`feature_radius`, in feature space, both in the norm of the training. There the worst case is found by calculus on a polynomial in few variables.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -48,9 +49,12 @@ def batch_loss(
     if settings.objective != "certified":
         clean = logits = head(features)
     elif settings.attack_steps:
-        clean = logits = head(attacked_features(head, features, labels, feature_radius(model, radius), settings))
+        reach = feature_radius(model, radius, settings.norm)
+        clean = logits = head(attacked_features(head, features, labels, reach, settings))
     else:
-        clean, logits = raised_logits(head, features, labels, feature_radius(model, radius))
+        clean, logits = raised_logits(
+            head, features, labels, feature_radius(model, radius, settings.norm), settings.norm
+        )
     correct = clean.detach().argmax(dim=1) == labels
     loss = F.cross_entropy(logits / settings.temperature, labels) * settings.temperature
     if settings.boundary_weight:
@@ -64,15 +68,21 @@ def head_of(model: Classifier, through: str) -> nn.Module:
     return smoothed(head, differentiable=True) if through == "smoothed" and isinstance(head, Head) else head
 
 
-def lipschitz_estimate(model: Classifier) -> float | None:
-    """The Lipschitz constant that the extractor's construction aims at; None if it aims at none."""
+def lipschitz_estimate(model: Classifier, norm: float = 2.0) -> float | None:
+    """The Lipschitz constant that the extractor's construction aims at in this norm; None if it aims at none."""
     estimate: float | None = getattr(model.extractor, "lipschitz_estimate", None)
-    return estimate
+    return estimate if getattr(model.extractor, "norm", 2.0) == norm else None
 
 
-def feature_radius(model: Classifier, radius: float) -> float:
+def feature_radius(model: Classifier, radius: float, norm: float = 2.0) -> float:
     """The radius of the ball in feature space that contains the features of a ball of this radius in pixel space."""
-    lipschitz = lipschitz_estimate(model)
+    lipschitz = lipschitz_estimate(model, norm)
+    own = getattr(model.extractor, "norm", norm)
+    if lipschitz is None and own != norm:
+        raise ValueError(
+            f"expected an extractor that is 1-Lipschitz in the norm of the training, {norm:g}, got one built for norm "
+            f"{own:g}; set norm = {own:g}, or choose {'distnet' if norm == math.inf else 'another architecture'}"
+        )
     if lipschitz is None:
         raise ValueError(
             "expected an extractor in the lipschitz construction for the certified objective, got one whose constant "
@@ -81,15 +91,17 @@ def feature_radius(model: Classifier, radius: float) -> float:
     return radius * lipschitz
 
 
-def raised_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+def raised_logits(
+    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
+) -> tuple[Tensor, Tensor]:
     """The logits, and those with each rival's raised by the most it gains on the label's within the feature radius.
 
-    The gain is computed to first order. For affine heads it is exactly the worst case of each rival (near the walls of
+    The gain is computed to first order: the radius times the dual norm (2, or 1 of inf) of the difference in slope. For affine heads it is exactly the worst case of each rival (near the walls of
     the cube it is more), so that the label's logit is still the largest if and only if the class is proven.
     """
     logits, slopes = _require_smoothed(head).linearise(features)
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
-    gains: Tensor = torch.linalg.vector_norm(slopes - own, dim=2)
+    gains: Tensor = torch.linalg.vector_norm(slopes - own, 1 if norm == math.inf else 2, dim=2)
     return logits, logits + radius * gains
 
 
@@ -102,7 +114,7 @@ def _require_smoothed(head: nn.Module) -> SmoothedHead:
 def attacked_features(
     head: nn.Module, features: Tensor, labels: Tensor, radius: float, settings: TrainingSettings
 ) -> Tensor:
-    """Features moved by gradient ascent on the loss, within the cube and the feature radius in l2."""
+    """Features moved by gradient ascent on the loss, within the cube and the feature radius in the training's norm."""
     start = features.detach()
     fixed = SmoothedHead(_require_smoothed(head).coefficients.detach())
     moved, step = start, 2.0 * radius / settings.attack_steps
@@ -110,10 +122,17 @@ def attacked_features(
         logits, slopes = fixed.linearise(moved)
         pull = (logits / settings.temperature).softmax(dim=1) - F.one_hot(labels, logits.shape[1])
         slope = torch.einsum("nk,nkd->nd", pull, slopes)  # of the cross-entropy, up to a factor
-        offset = moved + step * F.normalize(slope, dim=1) - start
-        length: Tensor = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
-        moved = (start + offset * (radius / length.clamp_min(1e-12)).clamp(max=1)).clamp(0, 1)
+        moved = (start + _ascent(moved - start, slope, step, radius, settings.norm)).clamp(0, 1)
     return features + (moved - start)
+
+
+def _ascent(offset: Tensor, slope: Tensor, step: float, radius: float, norm: float) -> Tensor:
+    """The offset after the steepest step of this length in the norm, back in the ball of that radius."""
+    if norm == math.inf:
+        return (offset + step * slope.sign()).clamp(-radius, radius)
+    offset = offset + step * F.normalize(slope, dim=1)
+    length: Tensor = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
+    return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
 
 
 def attacked_images(
@@ -121,7 +140,7 @@ def attacked_images(
 ) -> Tensor:
     """Images attacked by PGD in pixel space, in evaluation mode, through the head that the loss uses."""
     seed = int(torch.randint(2**31, (1,), generator=noise))
-    attack = Pgd(steps=settings.attack_steps, loss="cross_entropy", seed=seed)
+    attack = Pgd(norm=settings.norm, steps=settings.attack_steps, loss="cross_entropy", seed=seed)
     with evaluating(model):
         with torch.no_grad():
             target = Classifier(model.extractor, head_of(model, settings.through)).eval()
@@ -175,6 +194,8 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> Tensor:
+def certified_estimate(
+    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
+) -> Tensor:
     """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
-    return raised_logits(head, features, labels, radius)[1].argmax(dim=1) == labels
+    return raised_logits(head, features, labels, radius, norm)[1].argmax(dim=1) == labels

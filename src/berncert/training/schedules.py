@@ -34,5 +34,11 @@ def radius_factor(done: float, warmup: float) -> float:
     return min(1.0, done / warmup) if warmup > 0 else 1.0
 
 
+def rising_norm(done: float, start: float, end: float, wait: float, exact: float) -> float:
+    """The p of distance layers: `start` while it waits, then growing geometrically to `end`, at last infinity."""
+    share = (done - wait) / max(1 - wait - exact, 1e-9)
+    return math.inf if share >= 1 else start * (end / start) ** max(0.0, share)
+
+
 def _between(start: float, end: float, share: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * min(1.0, share))) / 2

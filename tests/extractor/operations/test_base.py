@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from berncert.extractor.bounds.layer_bound import Shape
-from berncert.extractor.operations import Gather, GroupSort, Householder, Operation, Reshape, Softmax
+from berncert.extractor.operations import Distance, Gather, GroupSort, Householder, Operation, Reshape, Softmax
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from berncert.extractor.operations import Gather, GroupSort, Householder, Operat
         (GroupSort(2), ()),
         (Householder(torch.ones(2, 2, dtype=torch.float64)), (6,)),
         (Householder(torch.ones(2, 2, dtype=torch.float64)), (2, 4)),
+        (Distance(torch.ones(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64)), (2,)),
+        (Distance(torch.ones(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64)), (1, 3)),
         (Softmax(1), (3,)),
         (Softmax(0), ()),
     ],
@@ -48,6 +50,11 @@ def test_a_value_that_does_not_fit_is_refused(operation: Operation, shape: Shape
         Householder(torch.ones(2, 0, dtype=torch.float64)),
         Householder(torch.full((2, 1), torch.nan, dtype=torch.float64)),
         Householder(torch.ones(2, 1)),
+        Distance(torch.ones(2, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)),
+        Distance(torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)),
+        Distance(torch.ones(2, 0, dtype=torch.float64), torch.ones(2, dtype=torch.float64)),
+        Distance(torch.ones(2, 3), torch.ones(2)),
+        Distance(torch.ones(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), 1),
         Softmax(-1),
         Softmax((0,)),
     ],

@@ -2,6 +2,7 @@
 
 from berncert.extractor.operations.base import Layer, Operation
 from berncert.extractor.operations.combining import Add, Concatenate
+from berncert.extractor.operations.distance import Distance
 from berncert.extractor.operations.entrywise import Activation, Celu, Clamp, Elu, Leaky, Scale, Shift, Softplus
 from berncert.extractor.operations.groupwise import GroupSort, Householder, Softmax
 from berncert.extractor.operations.linear import Convolution, Linear, Mean, PotentialStep
@@ -11,15 +12,15 @@ from berncert.extractor.operations.rearranging import Gather, Reshape
 OPERATIONS: dict[str, type[Operation]] = {
     kind.__name__: kind
     for kind in (
-        Activation, AdaptiveAverage, AdaptiveMaximum, Add, AveragePool, Celu, Clamp, Concatenate, Convolution, Elu,
-        Gather, GroupSort, Householder, Leaky, Linear, MaximumPool, Mean, PotentialStep, Reshape, Scale, Shift, Softmax,
-        Softplus,
+        Activation, AdaptiveAverage, AdaptiveMaximum, Add, AveragePool, Celu, Clamp, Concatenate, Convolution, Distance,
+        Elu, Gather, GroupSort, Householder, Leaky, Linear, MaximumPool, Mean, PotentialStep, Reshape, Scale, Shift,
+        Softmax, Softplus,
     )
 }  # fmt: skip
 """By name, as files write them. Nothing else can be read from a file."""
 
 __all__ = [
     "OPERATIONS", "Activation", "AdaptiveAverage", "AdaptiveMaximum", "Add", "AveragePool", "Celu", "Clamp",
-    "Concatenate", "Convolution", "Elu", "Gather", "GroupSort", "Householder", "Layer", "Leaky", "Linear",
+    "Concatenate", "Convolution", "Distance", "Elu", "Gather", "GroupSort", "Householder", "Layer", "Leaky", "Linear",
     "MaximumPool", "Mean", "Operation", "PotentialStep", "Reshape", "Scale", "Shift", "Softmax", "Softplus",
 ]  # fmt: skip

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from berncert.foundation.arguments import is_real
 from berncert.foundation.settings import Settings, setting
 
 ARCHITECTURES = (
-    "mlp", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110", "wide_resnet", "wide_resnet10_2",
-    "wide_resnet28_10", "vgg", "vgg11", "vgg19",
+    "mlp", "distnet", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110", "wide_resnet",
+    "wide_resnet10_2", "wide_resnet28_10", "vgg", "vgg11", "vgg19",
 )  # fmt: skip
 """The names in `berncert.extractor.ARCHITECTURES`."""
 
@@ -51,6 +53,12 @@ class ModelSettings(Settings):
             )
 
 
+def _two_or_infinity(norm: Any) -> float:
+    if not is_real(norm) or norm not in (2, math.inf):
+        raise ValueError(f"expected norm 2 or inf to train in, got {norm!r}; pass 2 or inf")
+    return float(norm)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
     """The objective and the optimisation."""
@@ -59,7 +67,10 @@ class TrainingSettings(Settings):
         "certified", "the loss that is minimised", choices=("plain", "adversarial", "certified", "gaussian")
     )
     through: str = setting("smoothed", "the head that the loss uses", choices=("base", "smoothed"))
-    radius: float = setting(0.3, "l2 radius in pixel units, of the attack or of the certificates to train for", least=0)
+    norm: float = setting(
+        2.0, "norm of the radius, 2 or inf; the objective, schedules and log are in it", check=_two_or_infinity
+    )
+    radius: float = setting(0.3, "radius in pixel units, of the attack or of the certificates to train for", least=0)
     radius_warmup: float = setting(0.2, "the share of the training in which the radius grows from 0", least=0)
     attack_steps: int = setting(0, "gradient steps of the attack; with certified, 0 uses linearised margins", least=0)
     noise: float = setting(0.25, "standard deviation of the noise (gaussian)", least=0)
@@ -74,6 +85,10 @@ class TrainingSettings(Settings):
     schedule: str = setting("onecycle", "schedule of the learning rate", choices=("onecycle", "cosine", "constant"))
     lr_warmup: float = setting(0.2, "onecycle: the share of the training in which the learning rate rises", least=0)
     ema: float = setting(0.0, "decay of the running mean of the weights, which is saved; 0 saves the last", least=0)
+    p_start: float = setting(8.0, "distance layers: the p of the p-norm in place of l-inf at first", least=2)
+    p_end: float = setting(1000.0, "distance layers: the greatest p, before l-inf itself", least=2)
+    p_wait: float = setting(0.05, "distance layers: the share of the training before p rises", least=0)
+    p_exact: float = setting(0.05, "distance layers: the share of the training, at its end, in l-inf", least=0)
     precision: str = setting(
         "float32", "of the extractor; bfloat16 where the processor or GPU has it", choices=("float32", "bfloat16")
     )
@@ -82,9 +97,11 @@ class TrainingSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("radius_warmup", "lr_warmup", "ema"):
+        for name in ("radius_warmup", "lr_warmup", "ema", "p_wait", "p_exact"):
             if getattr(self, name) >= 1:
                 raise ValueError(f"expected {name} below 1, got {getattr(self, name)}; it is a share")
+        if self.boundary_weight and self.norm != 2:
+            raise ValueError(f"expected boundary_weight 0 in norm {self.norm:g}, got one; the paper's term is in l2")
         if self.objective == "certified" and self.through != "smoothed":
             raise ValueError(
                 f"expected through='smoothed' with the certified objective, got {self.through!r}; certificates are "

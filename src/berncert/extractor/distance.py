@@ -1,0 +1,105 @@
+"""Distances between rows in the l-inf norm, and in the p-norms that approach it, with gradients for training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from berncert.extractor import distance_kernels as kernels
+
+INF = math.inf
+LEAST_BITS = 100.0
+"""Powers are kept above 2^-100: what is smaller adds nothing, and numbers near the least of float32 are slow."""
+TINY = 1e-30
+CHUNK = 2**26
+"""The most differences that the plain path holds in memory at once."""
+
+
+def distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
+    """(rows, outputs): the p-norm of each x[b] - weight[j]; differentiable in both.
+
+    With p = inf the only rounding is that of each difference. A finite p is rounded to one that is cheap, see
+    `cheap_norm`, on the CPU in compiled loops.
+    """
+    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.dtype == weight.dtype:
+        return _Compiled.apply(x, weight, p)  # type: ignore[no-any-return, no-untyped-call]
+    return plain_distances(x, weight, p)
+
+
+def cheap_norm(p: float) -> float:
+    """The largest p' <= p of the form 1 + 2^k or 1 + 3 * 2^k, but no less than 3; inf for inf.
+
+    Gradients then are powers p' - 1 = 2^k or 3 * 2^k, which take k and k + 2 multiplications.
+    """
+    if p == INF:
+        return p
+    exponent = max(2, int(p - 1))
+    power = 1 << exponent.bit_length() - 1
+    return float(1 + (power * 3 // 2 if 2 * exponent >= 3 * power else power))
+
+
+def plain_distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
+    """`distances` in torch's own operations: for GPUs, and to check the compiled loops with."""
+    p = cheap_norm(p)
+    step = max(1, CHUNK // max(1, x.numel()))
+    return torch.cat([_plain(x, part, p) for part in weight.split(step)], dim=1)
+
+
+def _plain(x: Tensor, weight: Tensor, p: float) -> Tensor:
+    differences = (x[:, None] - weight).abs()
+    greatest = differences.amax(dim=2)
+    if p == INF:
+        return greatest
+    unit = greatest.detach().clamp_min(TINY)
+    ratios = (differences / unit[:, :, None]).clamp_min(2 ** (-LEAST_BITS / (p - 1)))
+    return unit * ratios.pow(p).sum(dim=2).pow(1 / p)
+
+
+class _Compiled(torch.autograd.Function):
+    """`distances` in compiled loops; the weights are turned so that the loops run along the outputs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, p: float) -> Tensor:
+        p = cheap_norm(p)
+        rows, turned = _even(x.detach()), _even(weight.detach().T)[:, : len(weight)].contiguous()
+        out = torch.empty(len(rows), len(weight), dtype=x.dtype)
+        arrays = rows.numpy(), turned.numpy()
+        kernels.greatest(*arrays, out.numpy())
+        if p < INF:
+            unit, sums = out.clamp_(min=TINY), torch.empty_like(out)
+            kernels.power_sums(int(p) - 1)(*arrays, unit.numpy(), _least(p, x.dtype), sums.numpy())
+            out = unit * sums.pow(1 / p)
+        ctx.p, ctx.shapes = p, (x.shape, weight.shape)
+        ctx.save_for_backward(rows, turned, out)
+        result = out[: len(x)].clone()
+        result[x.detach().isnan().any(dim=1)] = math.nan  # the loops skip what is not a number
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        rows, turned, out = ctx.saved_tensors
+        (count, inputs), (outputs, _) = ctx.shapes
+        gradient = F.pad(gradients[0], (0, 0, 0, len(rows) - count)).contiguous()
+        to_x, to_weight = torch.zeros_like(rows), torch.zeros_like(turned)
+        arrays, ends = (rows.numpy(), turned.numpy()), (gradient.numpy(), to_x.numpy(), to_weight.numpy())
+        if ctx.p == INF:
+            index = np.zeros(out.shape, np.int32)
+            kernels.attaining(*arrays, out.numpy(), index)
+            kernels.spread_gradient(*arrays, index, *ends)
+        else:
+            kernels.power_gradients(int(ctx.p) - 1)(*arrays, out.numpy(), _least(ctx.p, out.dtype), *ends)
+        return to_x[:count, :inputs], to_weight[:inputs].T, None
+
+
+def _even(x: Tensor) -> Tensor:
+    """The matrix with a row and a column of zeros more where their number is odd: they add a distance of 0."""
+    return F.pad(x, (0, x.shape[1] % 2, 0, x.shape[0] % 2)).contiguous()
+
+
+def _least(p: float, dtype: torch.dtype) -> Any:
+    return (np.float32 if dtype == torch.float32 else np.float64)(2 ** (-LEAST_BITS / (p - 1)))

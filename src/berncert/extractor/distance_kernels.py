@@ -1,0 +1,143 @@
+"""Compiled loops over all distances |x_i - w_ij| of a batch to the weights of a layer, on the CPU.
+
+Arrays are `x` (rows, inputs) and `weight` (inputs, outputs); every inner loop runs along the outputs, where numbers lie
+side by side, for two rows at once: rows and inputs are even in number, and zeros may fill them up. `greatest` and
+`attaining` also serve what is certified: they only subtract, compare and copy, in the order that is written. The others
+are for training, with fast-math.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+EXACT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
+FAST: dict[str, Any] = {**EXACT, "fastmath": True}
+
+
+@numba.njit(**EXACT)
+def greatest(x: Any, weight: Any, out: Any) -> None:
+    """out[b, j] = the greatest |x[b, i] - weight[i, j]|; a distance that is not a number counts as 0."""
+    rows, inputs = x.shape
+    for b in range(0, rows, 2):
+        first, second = out[b], out[b + 1]
+        first[:] = 0
+        second[:] = 0
+        for i in range(0, inputs, 2):
+            v, w = weight[i], weight[i + 1]
+            xv, xw, yv, yw = x[b, i], x[b, i + 1], x[b + 1, i], x[b + 1, i + 1]
+            for j in range(len(v)):
+                m = first[j]
+                d = abs(xv - v[j])
+                m = d if d > m else m
+                d = abs(xw - w[j])
+                first[j] = d if d > m else m
+                m = second[j]
+                d = abs(yv - v[j])
+                m = d if d > m else m
+                d = abs(yw - w[j])
+                second[j] = d if d > m else m
+
+
+@numba.njit(**EXACT)
+def attaining(x: Any, weight: Any, distance: Any, out: Any) -> None:
+    """out[b, j] = an input i at which |x[b, i] - weight[i, j]| is the distance; out starts with zeros."""
+    rows, inputs = x.shape
+    for b in range(rows):
+        wanted, found = distance[b], out[b]
+        for i in range(inputs):
+            w, a = weight[i], x[b, i]
+            for j in range(len(w)):
+                found[j] = i if abs(a - w[j]) == wanted[j] else found[j]
+
+
+@numba.njit(**EXACT)
+def spread_gradient(x: Any, weight: Any, index: Any, gradient: Any, to_x: Any, to_weight: Any) -> None:
+    """Add each distance's gradient to the one input, and subtract it from the one weight, that attain the distance."""
+    rows, outputs = index.shape
+    for b in range(rows):
+        for j in range(outputs):
+            i = index[b, j]
+            pull = np.copysign(gradient[b, j], x[b, i] - weight[i, j])
+            pull = pull if gradient[b, j] >= 0 else -pull
+            to_x[b, i] += pull
+            to_weight[i, j] -= pull
+
+
+@cache
+def power_sums(exponent: int) -> Callable[..., None]:
+    """The loop for out[b, j] = sum over i of max(|x[b, i] - weight[i, j]| / unit[b, j], least)^(exponent + 1)."""
+    power = _power(exponent)
+
+    @numba.njit(**FAST)
+    def sums(x: Any, weight: Any, unit: Any, least: Any, out: Any) -> None:
+        rows, inputs = x.shape
+        inverse = 1 / unit
+        for b in range(0, rows, 2):
+            first, second, f, s = out[b], out[b + 1], inverse[b], inverse[b + 1]
+            first[:] = 0
+            second[:] = 0
+            for i in range(0, inputs, 2):
+                v, w = weight[i], weight[i + 1]
+                xv, xw, yv, yw = x[b, i], x[b, i + 1], x[b + 1, i], x[b + 1, i + 1]
+                for j in range(len(v)):
+                    c = max(abs(xv - v[j]) * f[j], least)
+                    d = max(abs(xw - w[j]) * f[j], least)
+                    first[j] += power(c) * c + power(d) * d
+                    c = max(abs(yv - v[j]) * s[j], least)
+                    d = max(abs(yw - w[j]) * s[j], least)
+                    second[j] += power(c) * c + power(d) * d
+
+    return sums  # type: ignore[no-any-return]
+
+
+@cache
+def power_gradients(exponent: int) -> Callable[..., None]:
+    """The loop that adds gradient[b, j] * sign(d) max(|d|, least)^exponent, d = (x[b, i] - weight[i, j]) / unit[b, j].
+
+    It is added to to_x[b, i] and subtracted from to_weight[i, j].
+    """
+    power = _power(exponent)
+
+    @numba.njit(**FAST)
+    def gradients(x: Any, weight: Any, unit: Any, least: Any, gradient: Any, to_x: Any, to_weight: Any) -> None:
+        rows, inputs = x.shape
+        inverse = 1 / unit
+        for b in range(0, rows, 2):
+            f, s, g, h = inverse[b], inverse[b + 1], gradient[b], gradient[b + 1]
+            for i in range(inputs):
+                w, to_w, a, c = weight[i], to_weight[i], x[b, i], x[b + 1, i]
+                first = second = a - a
+                for j in range(len(w)):
+                    d, e = (a - w[j]) * f[j], (c - w[j]) * s[j]
+                    d = np.copysign(power(max(abs(d), least)), d) * g[j]
+                    e = np.copysign(power(max(abs(e), least)), e) * h[j]
+                    first += d
+                    second += e
+                    to_w[j] -= d + e
+                to_x[b, i] += first
+                to_x[b + 1, i] += second
+
+    return gradients  # type: ignore[no-any-return]
+
+
+@cache
+def _power(exponent: int) -> Callable[[Any], Any]:
+    """r -> r^exponent by multiplications that the compiler writes out: few if the exponent's odd part is small."""
+    squarings = (exponent & -exponent).bit_length() - 1
+    odd = exponent >> squarings
+
+    @numba.njit(**FAST)
+    def power(r: Any) -> Any:
+        t = r
+        for _ in range(odd - 1):
+            t = t * r
+        for _ in range(squarings):
+            t = t * t
+        return t
+
+    return power  # type: ignore[no-any-return]

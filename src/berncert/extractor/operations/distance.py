@@ -1,0 +1,52 @@
+"""The l-inf distance from the value to each of several points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
+from berncert.extractor.bounds.norm_gains import INF
+from berncert.extractor.distance import distances
+from berncert.extractor.operations.base import Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Distance(Layer):
+    """max_i |x_i - w_ji| + b_j, or with `negative` b_j - max_i |x_i - w_ji|, of a row of numbers x."""
+
+    weight: Tensor
+    bias: Tensor
+    negative: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.weight.ndim != 2 or not self.weight.numel() or self.bias.shape != self.weight.shape[:1]:
+            raise ValueError(
+                "expected points as a matrix and a bias for each, got "
+                f"{tuple(self.weight.shape)} and {tuple(self.bias.shape)}"
+            )
+        if not isinstance(self.negative, bool):
+            raise ValueError(f"expected negative to be true or false, got {self.negative!r}")
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        found = distances(values[0], self.weight)
+        return self.bias - found if self.negative else found + self.bias
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        outputs, inputs = self.weight.shape
+        if shapes[0] != (inputs,):
+            raise ValueError(f"expected a row of {inputs} numbers, got shape {shapes[0]}; flatten the image first")
+        return (outputs,)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        """Each output moves by no more than the input does in l-inf; other norms follow from how they compare.
+
+        A difference is off by one relative rounding, the greatest of them therefore too, and the sum with the bias by
+        one more; in float32 the points and the bias are rounded first. Each output is at most |x|_inf + |w_j|_inf, and
+        all outputs together at most sqrt(outputs) |x|_2 + the length of these.
+        """
+        farthest = self.weight.abs().amax(dim=1) + self.bias.abs()
+        outputs = (len(self.weight),)
+        return LayerBound({(INF, INF): 1.0}, length(farthest), roundings=4, magnitude=norm_of_ones(outputs))

@@ -1,0 +1,90 @@
+"""Distances in l-inf and the p-norms towards it: the compiled loops against the plain path, and the laws of both."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from networks import seeded
+from torch import Tensor
+
+from berncert.extractor.distance import cheap_norm, distances, plain_distances
+
+INF = math.inf
+
+
+def gradients(result: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+    weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype).reshape(result.shape)
+    return torch.autograd.grad((result * weights).sum(), values)
+
+
+@pytest.mark.parametrize("p", [3.0, 9.0, 13.0, 97.0, 1025.0, INF])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (4, 6, 3), (7, 13, 5), (2, 40, 33)])
+def test_compiled_loops_compute_what_plain_operations_do(p: float, rows: int, inputs: int, outputs: int) -> None:
+    x, weight = seeded(rows, inputs).requires_grad_(), (seeded(outputs, inputs) + 0.1).requires_grad_()
+    compiled, plain = distances(x, weight, p), plain_distances(x, weight, p)
+    torch.testing.assert_close(compiled, plain, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(gradients(compiled, x, weight), gradients(plain, x, weight), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("p", [9.0, 1025.0, INF])
+def test_single_precision_agrees_with_double(p: float) -> None:
+    x, weight = seeded(6, 50), seeded(20, 50)
+    torch.testing.assert_close(
+        distances(x.float(), weight.float(), p).double(), distances(x, weight, p), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    x, weight = seeded(3, 5).requires_grad_(), (seeded(4, 5) + 0.1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: distances(a, b, 9.0), (x, weight))
+
+
+def test_the_distance_is_torchs_own() -> None:
+    x, weight = seeded(9, 30), seeded(7, 30) + 0.2
+    torch.testing.assert_close(distances(x, weight, 17.0), torch.cdist(x, weight, p=17.0))
+    assert torch.equal(distances(x, weight), torch.cdist(x, weight, p=INF))
+
+
+def test_norms_fall_to_the_greatest_difference_as_p_grows() -> None:
+    x, weight = seeded(5, 40), seeded(6, 40) + 0.2
+    values = [distances(x, weight, p) for p in (9.0, 33.0, 129.0, 1025.0, INF)]
+    for larger, smaller in zip(values, values[1:], strict=False):
+        assert (larger >= smaller - 1e-12).all()
+    torch.testing.assert_close(values[-2], values[-1], rtol=40 ** (1 / 1025) - 1 + 1e-9, atol=0)
+
+
+def test_no_power_overflows_or_vanishes_whatever_the_scale() -> None:
+    for scale in (1e-12, 1.0, 1e12):
+        x, weight = (scale * seeded(4, 10)).float().requires_grad_(), (scale * seeded(3, 10) + scale).float()
+        for p in (9.0, 1025.0):
+            found = distances(x, weight, p)
+            assert (found > 0).all() and found.isfinite().all()
+            assert all(part.isfinite().all() for part in gradients(found, x))
+
+
+def test_a_row_that_is_not_a_number_has_no_distance() -> None:
+    x = seeded(3, 4)
+    x[1, 2] = math.nan
+    assert distances(x, seeded(5, 4)).isnan().tolist() == [[False] * 5, [True] * 5, [False] * 5]
+
+
+def test_cheap_norms_are_close_below_and_cheap() -> None:
+    for p in (3.0, 8.0, 9.0, 12.9, 100.0, 1000.0):
+        exponent = int(cheap_norm(p)) - 1
+        assert p / 1.6 <= cheap_norm(p) <= p
+        assert exponent // (exponent & -exponent) in (1, 3)
+    assert cheap_norm(INF) == INF
+    assert cheap_norm(2.0) == 3.0
+
+
+def test_an_empty_batch_has_no_distances() -> None:
+    assert distances(seeded(0, 4), seeded(5, 4)).shape == (0, 5)
+
+
+def test_rows_do_not_depend_on_each_other() -> None:
+    x, weight = seeded(9, 30), seeded(7, 30)
+    together = distances(x, weight)
+    assert torch.equal(together, torch.cat([distances(row[None], weight) for row in x]))
