@@ -133,7 +133,7 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     if recipe.training.objective == "certified":
         objectives.feature_radius(model, 0.0)  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
-        warm_start(model, recipe.training.start)
+        warm_start(model, recipe.training.start, holdout=recipe.data.holdout)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = _parameter_groups(model, recipe.training.head_lr)
@@ -248,7 +248,7 @@ def _averaged_model(state: State) -> Classifier:
 
 @torch.no_grad()
 def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
-    """Accuracy and estimated certified accuracy on test images: for the log only, no choice depends on them."""
+    """Accuracy and estimated certified accuracy on test or held-out images, for the log."""
     model.eval()
     extractor, head = export(model.extractor).float(), objectives.head_of(model, "smoothed")
     lipschitz, correct, certified = objectives.lipschitz_estimate(model), 0, 0
@@ -259,7 +259,7 @@ def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.de
             radius = lipschitz * recipe.training.radius
             certified += int(objectives.certified_estimate(head, features, labels, radius).sum())
     share = math.nan if lipschitz is None else certified / len(test)
-    return {"test_accuracy": correct / len(test), "test_certified_estimate": share}
+    return {f"{test.split}_accuracy": correct / len(test), f"{test.split}_certified_estimate": share}
 
 
 def _save_model(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:
