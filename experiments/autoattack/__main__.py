@@ -34,7 +34,7 @@ RADII = {("mnist", 2.0): "0.3,1,1.58", ("mnist", math.inf): "0.02,0.05,0.1", ("c
 INTRODUCTION = """\
 Percent of the first test images. Proven: correct, and the radius is proven by `berncert.certify`. PGD and AutoAttack:
 correct, and still correct after the attack, as computed in float64 on images within the radius. AutoAttack is the
-standard set of Croce and Hein (2020): APGD-CE, targeted APGD-DLR, targeted FAB, Square; through the package pyautoattack.
+standard set of Croce and Hein (2020), APGD-CE, targeted APGD-DLR, targeted FAB and Square, of the package pyautoattack.
 Proven can never be above attacked, image by image, and the program fails if it is. What lies between is not known."""
 EXAMPLES = """\
 examples:

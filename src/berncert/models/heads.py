@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from berncert.foundation.arguments import guess
 from berncert.polynomial import SmoothedHead, smooth
 
-
 MOST_REPELLED, REPULSIONS = 256, 500
 """Points up to which `_spread` works, as every pair counts, and its steps."""
 
