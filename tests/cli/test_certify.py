@@ -171,3 +171,14 @@ def test_words_that_are_not_known_get_a_guess(
     with pytest.raises(SystemExit, match="2"):
         main(words)
     assert message in capsys.readouterr().err
+
+
+def test_held_out_images_are_certified_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["moons", "--epochs", "1", "--option", "width=8", "--holdout", "true", "--out", str(tmp_path / "model")]
+    assert main(["train", *words]) == 0
+    assert "held out: accuracy" in capsys.readouterr().out
+    assert main(["certify", str(tmp_path / "model"), "--split", "holdout", "--out", str(tmp_path / "run")]) == 0
+    assert "one in 10 training images of each class" in capsys.readouterr().out
+    record = read(tmp_path / "run").about["data"]
+    assert (record["split"], record["images"]) == ("holdout", 100)
+    assert "seen_in_training" not in record

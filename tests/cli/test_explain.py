@@ -197,8 +197,8 @@ def own(folder: Path) -> Path:
         (["digits", "--index", "1", "--out", "x.png", "--no-picture"], "expected --out or --no-picture, got both"),
         (["digits", "--index", "1", "--data", "moons"], "expected --data of shape (1, 8, 8), got moons of shape (2,)"),
         (["digits", "--index", "1", "--data", "nowhere"], "expected one of moons, digits"),
-        (["digits", "--index", "1", "--split", "all"], "expected --split to be 'train' or 'test', got 'all'"),
-        (["digits", "--index", "1", "--split", "x"], "expected --split out of train, test, all, got 'x'"),
+        (["digits", "--index", "1", "--split", "all"], "expected --split to be 'train', 'test' or"),
+        (["digits", "--index", "1", "--split", "x"], "expected --split out of train, test, holdout, all, got 'x'"),
     ],
 )
 def test_mistakes_are_reported_in_one_line_and_end_with_2(words: list[str], message: str, capsys: Capture) -> None:

@@ -76,8 +76,8 @@ def test_what_is_no_setting_stays_as_it_is(message: str, parser: argparse.Argume
     [
         (["certify", "digits", "--max-boxes", "0"], "expected a whole number --max-boxes >= 1, got 0"),
         (["certify", "digits", "--batch-size", "x"], "expected --batch-size to be a whole number, got 'x'"),
-        (["certify", "digits", "--split", "x"], "expected --split out of train, test, all, got 'x'"),
-        (["certify", "digits", "--split", "all"], "expected --split to be 'train' or 'test', got 'all'; only data"),
+        (["certify", "digits", "--split", "x"], "expected --split out of train, test, holdout, all, got 'x'"),
+        (["certify", "digits", "--split", "all"], "or 'holdout', got 'all'; only data"),
         (["certify", "digits", "--data-dir", "nowhere"], "expected --data-dir to name a folder, got 'nowhere'"),
         (["attack", "digits", "--radii", "0"], "expected --radii that are finite and > 0"),
         (["train", "moons", "--attack-steps", "-1"], "expected --attack-steps >= 0, got -1"),

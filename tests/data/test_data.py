@@ -72,7 +72,7 @@ def test_skip_and_limit_choose_rows_of_the_whole(name: str) -> None:
         ({"skip": 0}, ValueError, "expected a whole number skip >= 1, got 0"),
         ({"skip": -20}, ValueError, "expected a whole number skip >= 1, got -20"),
         ({"skip": True}, ValueError, "expected a whole number skip >= 1, got True"),
-        ({"split": "validation"}, ValueError, "expected split to be 'train' or 'test', got 'validation'"),
+        ({"split": "validation"}, ValueError, "expected split to be 'train', 'test' or 'holdout', got 'validation'"),
         ({"name": "minst"}, ValueError, r"expected one of moons, digits, mnist, .* got 'minst', .* mean mnist\?"),
         ({"name": "nowhere/mine.npz"}, ValueError, "or the path of a folder .* got 'nowhere/mine.npz'"),
         ({"name": Path("moons")}, ValueError, "got 'moons', which is none of them"),

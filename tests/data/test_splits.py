@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from berncert.data import Dataset, load
-from berncert.data.splits import divide, ranges, rows_for_testing
+from berncert.data.splits import ONE_IN, divide, drawn_rows, ranges
 
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 
@@ -30,7 +30,7 @@ def rows(labels: list[int], split: str) -> list[int]:
 
 @given(labels=LABELS)
 def test_of_each_class_one_in_five_is_for_testing_and_at_least_one_for_training(labels: list[int]) -> None:
-    testing = rows_for_testing(named(len(labels)), np.array(labels))
+    testing = drawn_rows(named(len(labels)), np.array(labels), ONE_IN)
     assert sorted(set(testing)) == testing
     for label in set(labels):
         members = labels.count(label)
@@ -49,9 +49,9 @@ def test_training_and_test_images_are_all_images_each_once(labels: list[int]) ->
 def test_names_decide_and_not_their_order(labels: list[int], chance: object) -> None:
     names, order = named(len(labels)), list(range(len(labels)))
     chance.shuffle(order)  # type: ignore[attr-defined]
-    straight = {names[row] for row in rows_for_testing(names, np.array(labels))}
+    straight = {names[row] for row in drawn_rows(names, np.array(labels), ONE_IN)}
     shuffled = [names[row] for row in order]
-    assert straight == {shuffled[row] for row in rows_for_testing(shuffled, np.array(labels)[order])}
+    assert straight == {shuffled[row] for row in drawn_rows(shuffled, np.array(labels)[order], ONE_IN)}
 
 
 def test_the_division_is_the_same_on_every_machine_and_in_every_version() -> None:

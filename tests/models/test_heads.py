@@ -48,6 +48,21 @@ def test_directions_of_ten_classes_are_at_right_angles_or_more_from_five_feature
     assert (gram - torch.eye(10)).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("classes", "dim", "best"), [(5, 2, 72.0), (10, 2, 36.0), (12, 3, 63.43), (10, 3, 66.14), (10, 4, 80.40)]
+)
+def test_with_few_features_directions_are_spread_nearly_as_far_as_points_on_a_sphere_can_be(
+    classes: int, dim: int, best: float
+) -> None:
+    rows = directions(classes, dim).double()
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(classes, dtype=torch.float64), rtol=0, atol=1e-6)
+    nearest = (rows @ rows.T - 2 * torch.eye(classes)).max()
+    assert best - 2 < math.degrees(math.acos(nearest)) < best + 0.1  # the best known least angle
+    torch.manual_seed(7)
+    assert torch.equal(directions(classes, dim), directions(classes, dim))
+    assert directions(300, 2).shape == (300, 2)  # too many to repel each other
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_the_description_builds_the_same_head_again(kind: str) -> None:
     head = build_head(kind, 3, 3, scale=0.5, width=7, degree=2)

@@ -73,3 +73,13 @@ def test_a_model_that_took_undivided_data_whole_has_seen_all_of_it(mine: Path) -
 def test_of_a_model_that_does_not_say_one_cannot_know(about: dict[str, Any]) -> None:
     assert "may be training images" in seen_in_training(about, load("digits", "train"))
     assert seen_in_training(about, load("digits", "test")) == ""
+
+
+def test_held_out_images_were_not_seen_by_a_training_that_set_them_aside() -> None:
+    held, train = load("digits", "holdout"), load("digits", "train")
+    about = trained_on(train)
+    assert seen_in_training(about, held) == "these 145 images are training images of the model"
+    aside = about | {"recipe": {"data": {"holdout": True}}}
+    assert seen_in_training(aside, held) == ""
+    assert seen_in_training(aside, train) == "some of these 1442 images are training images of the model"
+    assert "may be training images" in seen_in_training({}, held)

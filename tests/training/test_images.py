@@ -104,6 +104,27 @@ def test_the_seed_draws_the_training_images(tmp_path: Path) -> None:
     assert not torch.equal(first, other)
 
 
+def test_a_training_with_holdout_evaluates_what_it_sets_aside_and_reads_no_test_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, read = own(tmp_path / "mine.npz").change(holdout=True, test_limit=None), []
+    held = load(tmp_path / "mine.npz", "holdout")
+
+    def watched(name: str, split: str, **options: object) -> object:
+        read.append(split)
+        return load(name, split, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("berncert.data.load", watched)
+    training, evaluated = load_images(recipe, None, False)
+    assert read == ["train"]
+    assert torch.equal(evaluated.indices, held.indices)
+    assert len(training) == 160 - len(held)
+    assert not {*training.indices.tolist()} & {*held.indices.tolist()}
+    other = load_images(recipe.change(seed=1, train_limit=40, test_limit=5), None, False)
+    assert {*other[1].indices.tolist()} < {*held.indices.tolist()}
+    assert not {*other[0].indices.tolist()} & {*held.indices.tolist()}
+
+
 @pytest.mark.parametrize(
     ("crop", "flip", "dataset"), [(8, False, "digits"), (300, False, "digits"), (1, False, "moons"), (0, True, "moons")]
 )

@@ -315,3 +315,17 @@ def test_the_head_has_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     run(recipe(head="affine"), tmp_path / "usual")
     moved = load(tmp_path / "usual", base=True).head.state_dict()
     assert not all(torch.allclose(start[name], moved[name], atol=1e-3) for name in start)
+
+
+def test_the_log_of_a_training_with_holdout_is_of_held_out_images_and_its_weights_can_be_tuned_further(
+    tmp_path: Path,
+) -> None:
+    model = run(recipe(holdout=True, test_limit=None), tmp_path / "first")
+    last, held = log_of(tmp_path / "first")[-1], data.load("moons", "holdout")
+    assert not {name for name in last if name.startswith("test")}
+    accuracy = float((berncert.certify(model, held.images).predicted == held.labels.numpy()).mean())
+    assert last["holdout_accuracy"] == pytest.approx(accuracy, abs=0.011)
+    run(recipe(holdout=True, start=str(tmp_path / "first")), tmp_path / "second")
+    run(recipe(), tmp_path / "all")
+    with pytest.raises(ValueError, match="expected a start that was trained with holdout too"):
+        run(recipe(holdout=True, start=str(tmp_path / "all")), tmp_path / "third")

@@ -19,6 +19,8 @@ COLUMNS = {  # column of the log -> heading, format
     "certified_estimate": ("certified ~", "{:.1%}"),
     "test_accuracy": ("test: accuracy", "{:.1%}"),
     "test_certified_estimate": ("certified ~", "{:.1%}"),
+    "holdout_accuracy": ("held out: accuracy", "{:.1%}"),
+    "holdout_certified_estimate": ("certified ~", "{:.1%}"),
     "seconds": ("seconds", "{:.1f}"),
     "images_per_second": ("images/s", "{:,.0f}"),
 }
@@ -70,12 +72,13 @@ def run(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, float]] = []
 
     def print_epoch(row: dict[str, float]) -> None:
+        columns = {name: column for name, column in COLUMNS.items() if name in row}
         if not rows:
-            console.print("  ".join(heading for heading, _ in COLUMNS.values()), style="bold")
+            console.print("  ".join(heading for heading, _ in columns.values()), style="bold")
         rows.append(row)
         cells = (
             ("" if math.isnan(row[name]) else form.format(row[name])).rjust(len(heading))
-            for name, (heading, form) in COLUMNS.items()
+            for name, (heading, form) in columns.items()
         )
         console.print("  ".join(cells))
 

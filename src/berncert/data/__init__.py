@@ -10,13 +10,14 @@ import numpy as np
 
 from berncert.data import official, user_files
 from berncert.data.dataset import SPLITS, Dataset, Request, take
+from berncert.data.holdout import HOLDOUT, hold_out, subset
 from berncert.data.registry import DIGITS, OFFICIAL
 from berncert.data.splits import ALL
 from berncert.foundation.arguments import checked_count, guess
 from berncert.foundation.arrays import Floats, Ints
 from berncert.foundation.safe_reading import given_folder
 
-__all__ = ["ALL", "DATASETS", "SPLITS", "Dataset", "load", "moons"]
+__all__ = ["ALL", "DATASETS", "HOLDOUT", "SPLITS", "Dataset", "hold_out", "load", "moons", "subset"]
 
 MOONS_POINTS, MOONS_NOISE, MOONS_SEEDS = 1000, 0.15, {"train": 0, "test": 1}
 DIGITS_TEST_EVERY = 5
@@ -40,7 +41,8 @@ def load(
 
     Images are float32 numbers in [0, 1], of shape (N, channels, height, width): a whole-number (uint8) pixel k of a
     file becomes k/255. `skip=20` takes only every 20th image, as is usual for certified accuracies on CIFAR-10, and
-    `limit` only the first so many of those; `indices` holds their positions in the whole split.
+    `limit` only the first so many of those; `indices` holds their positions in the whole split. split="holdout" are
+    the training images that a training with `holdout` sets aside, one in ten of each class, always the same.
 
     "moons" and "digits" need no files. The files of the others are searched for in `data_dir`, in the folder that the
     environment variable BERNCERT_DATA names, and in the user's cache: there in a subfolder with the name of the data
@@ -55,6 +57,11 @@ def load(
     """
     if not isinstance(name, (str, PathLike)):
         raise TypeError(f"expected a data set's name or a path, got {name!r}")
+    if split == HOLDOUT:
+        training = load(name, "train", data_dir=data_dir, download=download, progress=progress)
+        _, held = hold_out(training)
+        rows = np.arange(0, len(held), checked_count("skip", skip))
+        return subset(held, rows[: None if limit is None else checked_count("limit", limit)])
     request = Request(
         str(name),
         split,
@@ -67,7 +74,7 @@ def load(
     if name in DATASETS:
         if split not in SPLITS:
             hint = "; only data without splits can be loaded whole" if split == ALL else ""
-            raise ValueError(f"expected split to be {' or '.join(map(repr, SPLITS))}, got {split!r}{hint}")
+            raise ValueError(f"expected split to be {', '.join(map(repr, SPLITS))} or {HOLDOUT!r}, got {split!r}{hint}")
         return DATASETS[request.name](request)
     path = Path(name).expanduser()
     if path.is_dir():

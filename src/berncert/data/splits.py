@@ -48,7 +48,7 @@ def divide(names: Sequence[str], labels: Sequence[int] | Ints, split: str, sourc
         )
     numbers = np.asarray(labels)
     testing = np.zeros(len(names), dtype=bool)
-    testing[rows_for_testing(names, numbers)] = True
+    testing[drawn_rows(names, numbers, ONE_IN)] = True
     if split == "test" and not testing.any():
         raise ValueError(
             f"expected two images or more of some class in {source}, of which one can be set aside for testing, got at "
@@ -67,13 +67,13 @@ def divide(names: Sequence[str], labels: Sequence[int] | Ints, split: str, sourc
     return Division(np.flatnonzero(chosen), record)
 
 
-def rows_for_testing(names: Sequence[str], labels: Ints) -> list[int]:
-    """The rows for testing: of each class one in ONE_IN, rounded, but at least one of two or more, and never all."""
+def drawn_rows(names: Sequence[str], labels: Ints, one_in: int) -> list[int]:
+    """Rows drawn by name: of each class one in so many, rounded, but at least one of two or more, and never all."""
     found: list[int] = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label).tolist()
         drawn = sorted(members, key=lambda row: (hashlib.sha256(encode(f"{SEED}\n{names[row]}")).digest(), row))
-        found += drawn[: min(max(1, (len(members) + ONE_IN // 2) // ONE_IN), len(members) - 1)]
+        found += drawn[: min(max(1, (len(members) + one_in // 2) // one_in), len(members) - 1)]
     return sorted(found)
 
 

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from berncert.foundation.arguments import guess
 from berncert.polynomial import SmoothedHead, smooth
 
+MOST_REPELLED, REPULSIONS = 256, 500
+"""Points up to which `_spread` works, as every pair counts, and its steps."""
+
 
 class Head(nn.Module):
     """A head that remembers how it was built: `build_head(**description)` builds it again."""
@@ -43,7 +46,7 @@ def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.
 
 
 def directions(classes: int, dim: int) -> Tensor:
-    """Unit vectors (classes, dim), at angles of 90 degrees or more if dim >= classes / 2, otherwise random.
+    """Unit vectors (classes, dim), at angles of 90 degrees or more if dim >= classes / 2, otherwise spread out.
 
     They are the axes, or, with fewer dimensions than classes, the corners of simplices in orthogonal subspaces. The n
     corners of a simplex take n - 1 dimensions, so that classes - dim simplices share the classes.
@@ -52,10 +55,27 @@ def directions(classes: int, dim: int) -> Tensor:
         return torch.eye(classes, dim)
     simplices = classes - dim
     if 2 * simplices > classes:
-        return nn.functional.normalize(torch.randn(classes, dim))
+        return _spread(classes, dim)
     sizes = [len(part) for part in torch.arange(classes).tensor_split(simplices)]
     blocks: Tensor = torch.block_diag(*(_simplex(size) for size in sizes))  # type: ignore[no-untyped-call]
     return blocks
+
+
+def _spread(points: int, dim: int) -> Tensor:
+    """Unit vectors (points, dim) that repel each other until the least angle hardly grows, from a fixed start.
+
+    They minimise the sum of distance^-power over all pairs; a growing power counts near pairs more and more.
+    """
+    x = nn.functional.normalize(torch.randn(points, dim, generator=torch.Generator().manual_seed(0)).double())
+    if points > MOST_REPELLED:
+        return x.float()
+    for power, step in zip(*(torch.logspace(*ends, REPULSIONS).tolist() for ends in ((0.3, 2), (-1, -3))), strict=True):
+        apart = x[:, None] - x
+        squares = apart.square().sum(dim=2) + 4 * torch.eye(points)
+        nearness = (squares.min() / squares) ** (power / 2 + 1)  # 1 for the nearest pair: no power overflows
+        push = (nearness[:, :, None] * apart).sum(dim=1)
+        x = nn.functional.normalize(x + step * push / push.norm(dim=1).max().clamp_min(1e-9))
+    return x.float()
 
 
 def _simplex(corners: int) -> Tensor:

@@ -141,6 +141,7 @@ class Run:
             return self.data
         record = self.about["data"]
         split = "" if record.get("division") else record.get("split") or ""
+        split = "train" if split == "holdout" else split  # its images keep the numbers that they have there
         return f"{os.path.normpath(record['name'])} {split}".strip()
 
     def same_task(self, other: Run) -> bool:

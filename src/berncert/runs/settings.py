@@ -17,7 +17,11 @@ class RunSettings(Settings):
     """Options that every run has."""
 
     data: str | None = setting(None, "a data set's name, a folder of images or an .npz (what the model was trained on)")
-    split: str = setting("test", "which part of it; all is for data without parts", choices=("train", "test", "all"))
+    split: str = setting(
+        "test",
+        "which part of it; all is for data without parts, holdout what a training with holdout sets aside",
+        choices=("train", "test", "holdout", "all"),
+    )
     degree: int | None = setting(None, "smooth the model's base head again, to this degree (as it was saved)", least=1)
     skip: int = setting(1, "take every so many-th image", least=1)
     limit: int | None = setting(None, "take only the first so many of those", least=1)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from berncert.data import ALL, Dataset
+from berncert.data import ALL, HOLDOUT, Dataset
 
 UNDIVIDED = "all of it, whatever the split"
 """How trainings began to say so that took data without splits whole, before such data was divided."""
@@ -22,13 +22,15 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
     count, division = len(images), images.division
     if not before.get("name"):
         maybe = "these may be training images: the model does not say what it was trained on"
-        return maybe if images.split in ("train", ALL) else ""
+        return maybe if images.split in ("train", HOLDOUT, ALL) else ""
     if not _same_data(before, images):
         return ""
     if str(before.get("part")).startswith(UNDIVIDED):
         return f"the model was trained on all images of {images.name}, these {count} among them"
-    if images.split == "train":
-        return f"{'some of ' if _limited(about) else ''}these {count} images are training images of the model"
+    held_out = _recipe_data(about, "holdout") is True
+    if images.split == "train" or (images.split == HOLDOUT and not held_out):
+        some = held_out or _recipe_data(about, "train_limit") is not None
+        return f"{'some of ' if some else ''}these {count} images are training images of the model"
     if division is None:
         return ""
     old = before.get("division")
@@ -40,12 +42,12 @@ def seen_in_training(about: Mapping[str, Any], images: Dataset) -> str:
     return ""
 
 
-def _limited(about: Mapping[str, Any]) -> bool:
-    """Whether the model was trained on fewer images than there were."""
+def _recipe_data(about: Mapping[str, Any], name: str) -> Any:
+    """A data setting of the model's recipe, or None."""
     entry: Any = about
-    for key in ("recipe", "data", "train_limit"):
+    for key in ("recipe", "data", name):
         entry = entry.get(key) if isinstance(entry, Mapping) else None
-    return entry is not None
+    return entry
 
 
 def _same_data(before: Mapping[str, Any], images: Dataset) -> bool:

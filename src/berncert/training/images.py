@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,11 +17,16 @@ from berncert.training.recipes import Recipe
 
 
 def load_images(recipe: Recipe, data_dir: str | PathLike[str] | None, progress: bool | None) -> tuple[Dataset, Dataset]:
-    """Training images, drawn by the recipe's seed, and test images, evenly spread, as many as the recipe sets."""
+    """Training images, drawn by the recipe's seed, and images to evaluate, evenly spread, as many as the recipe sets.
+
+    Those to evaluate are test images; with `holdout` they are training images set aside, and test images are not read.
+    """
     settings = recipe.data
-    training, test = (
-        data.load(settings.dataset, split, data_dir=data_dir, progress=progress) for split in ("train", "test")
-    )
+    training = data.load(settings.dataset, "train", data_dir=data_dir, progress=progress)
+    if settings.holdout:
+        training, test = data.hold_out(training)
+    else:
+        test = data.load(settings.dataset, "test", data_dir=data_dir, progress=progress)
     shape, other = tuple(training.images.shape[1:]), tuple(test.images.shape[1:])
     if shape != other:
         raise ValueError(
@@ -37,7 +42,7 @@ def load_images(recipe: Recipe, data_dir: str | PathLike[str] | None, progress: 
     chance = torch.Generator().manual_seed(recipe.training.seed)
     drawn = torch.randperm(len(training), generator=chance)[: settings.train_limit].sort().values
     count = min(len(test), settings.test_limit or len(test))
-    return _subset(training, drawn), _subset(test, torch.arange(count) * len(test) // count)
+    return data.subset(training, drawn.numpy()), data.subset(test, np.arange(count) * len(test) // count)
 
 
 def describe_images(training: Dataset) -> dict[str, Any]:
@@ -63,8 +68,8 @@ def image_notes(training: Dataset, test: Dataset) -> list[str]:
     both = sum(_checksum(image) in seen for image in test.images)
     if both:
         notes.append(
-            f"TRAINING IMAGES: {both} of the {len(test)} test images are training images too; results on test images "
-            "include them"
+            f"TRAINING IMAGES: {both} of the {len(test)} {test.split} images are training images too; results on "
+            f"{test.split} images include them"
         )
     return notes
 
@@ -85,7 +90,3 @@ def augment(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -
         mirrored = torch.rand(count, generator=generator) < 0.5
         images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
     return images
-
-
-def _subset(whole: Dataset, rows: Tensor) -> Dataset:
-    return replace(whole, images=whole.images[rows], labels=whole.labels[rows], indices=whole.indices[rows])

@@ -10,10 +10,12 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL
 
-CURVES = {  # column of the log -> label, colour, line: solid for test images, dotted for training images
+CURVES = {  # column of the log -> label, colour, line: solid for test or held-out images, dotted for training images
     "test_accuracy": ("accuracy on test images", CLASS_STYLES[0].ink, "-"),
+    "holdout_accuracy": ("accuracy on held-out images", CLASS_STYLES[0].ink, "-"),
     "accuracy": ("accuracy on training images, as augmented or attacked", CLASS_STYLES[0].ink, ":"),
     "test_certified_estimate": ("test images certified at the radius (estimate)", CLASS_STYLES[1].ink, "-"),
+    "holdout_certified_estimate": ("held-out images certified at the radius (estimate)", CLASS_STYLES[1].ink, "-"),
     "certified_estimate": ("training images certified (estimate)", CLASS_STYLES[1].ink, ":"),
 }
 
@@ -24,7 +26,7 @@ def training_figure(log: Sequence[Mapping[str, float]], title: str) -> Figure:
     shares, loss = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     epochs = [row["epoch"] for row in log]
     for name, (label, ink, style) in CURVES.items():
-        values = [row[name] for row in log]
+        values = [row.get(name, math.nan) for row in log]
         if not all(map(math.isnan, values)):
             shares.plot(epochs, values, style, color=ink, label=label, linewidth=1.6 if style == "-" else 1.2)
     loss.plot(epochs, [row["loss"] for row in log], color=GREY, linewidth=1.4)

@@ -139,7 +139,7 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     if recipe.training.objective == "certified":
         objectives.feature_radius(model, 0.0, recipe.training.norm)  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
-        warm_start(model, recipe.training.start)
+        warm_start(model, recipe.training.start, holdout=recipe.data.holdout)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = _parameter_groups(model, recipe.training.head_lr)
@@ -264,7 +264,7 @@ def _evaluated_model(state: State, training: Dataset, device: torch.device) -> C
 
 @torch.no_grad()
 def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.device) -> dict[str, float]:
-    """Accuracy and estimated certified accuracy on test images: for the log only, no choice depends on them."""
+    """Accuracy and estimated certified accuracy on test or held-out images, for the log."""
     model.eval()
     extractor, head = export(model.extractor).float(), objectives.head_of(model, "smoothed")
     settings, correct, certified = recipe.training, 0, 0
@@ -276,7 +276,7 @@ def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.de
             reach = lipschitz * settings.radius
             certified += int(objectives.certified_estimate(head, features, labels, reach, settings.norm).sum())
     share = math.nan if lipschitz is None else certified / len(test)
-    return {"test_accuracy": correct / len(test), "test_certified_estimate": share}
+    return {f"{test.split}_accuracy": correct / len(test), f"{test.split}_certified_estimate": share}
 
 
 def _save_model(model: Classifier, folder: Path, recipe: Recipe, state: State) -> None:

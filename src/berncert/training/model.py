@@ -41,9 +41,17 @@ def smoothed_classifier(model: Classifier) -> Classifier:
     return Classifier(frozen.extractor.rounded(), frozen.head)
 
 
-def warm_start(model: Classifier, path: str) -> None:
-    """Copy the weights of another training; a polynomial head becomes the polynomial of the other head."""
-    start = trained_model(Path(path))
+def warm_start(model: Classifier, path: str, *, holdout: bool = False) -> None:
+    """Copy the weights of another training; a polynomial head becomes the polynomial of the other head.
+
+    With `holdout` that training must have set the same images aside.
+    """
+    start, recipe = trained_model(Path(path))
+    if holdout and not recipe.data.holdout:
+        raise ValueError(
+            f"expected a start that was trained with holdout too, got {path}, which was trained on the images that are "
+            "to be set aside"
+        )
     for name in ("extractor", "head"):
         part, source = getattr(model, name), getattr(start, name)
         expected, got = part.description, source.description
@@ -59,12 +67,13 @@ def warm_start(model: Classifier, path: str) -> None:
             )
 
 
-def trained_model(folder: Path) -> Classifier:
-    """The model of a training, which can be trained further, with the running mean of its weights if there is one."""
+def trained_model(folder: Path) -> tuple[Classifier, Recipe]:
+    """The model of a training, with the running mean of its weights if there is one, to be trained further."""
     file = folder / STATE if folder.is_dir() else folder
     if not file.is_file():
         raise FileNotFoundError(f"expected the folder of a training, with a {STATE} in it, got {str(folder)!r}")
     tensors, about = read_tensors(file, STATE_FORMAT)
-    model = build_model(Recipe.from_dict(about["recipe"]), tuple(about["data"]["shape"]), len(about["data"]["classes"]))
+    recipe = Recipe.from_dict(about["recipe"])
+    model = build_model(recipe, tuple(about["data"]["shape"]), len(about["data"]["classes"]))
     model.load_state_dict(strip_prefix("average.", tensors) or strip_prefix("model.", tensors))
-    return model.eval()
+    return model.eval(), recipe

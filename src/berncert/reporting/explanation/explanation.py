@@ -188,6 +188,11 @@ def read_sample(settings: RunSettings, index: int, *, data_dir: str | PathLike[s
     if places:
         row = places[0]
         return Sample(images.name, split, index, images.images[row], int(images.labels[row]), images.classes)
+    if split == data.HOLDOUT:
+        raise ValueError(
+            f"expected the index of a {split} image of {name}, got {index}, which is none; indices count in the "
+            "training images: take it with split='train'"
+        )
     if images.division and index < images.division["images"]:
         raise ValueError(
             f"expected the index of a {split} image of {name}, got {index}, which is of another "

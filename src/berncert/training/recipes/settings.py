@@ -22,8 +22,9 @@ class DataSettings(Settings):
     """The images."""
 
     dataset: str = setting("digits", "a data set's name, or the path of a folder of images or of an .npz file")
+    holdout: bool = setting(False, "set one in ten training images aside; the log evaluates them, no test images")
     train_limit: int | None = setting(None, "use only so many training images, drawn by the seed", least=1)
-    test_limit: int | None = setting(1000, "the number of test images evaluated after each epoch, for the log", least=1)
+    test_limit: int | None = setting(1000, "test (or held-out) images evaluated after each epoch, for the log", least=1)
     crop: int = setting(0, "augmentation: shift by up to so many pixels; edges are repeated", least=0)
     flip: bool = setting(False, "augmentation: mirror half of the images")
 

@@ -1,0 +1,1 @@
+"""The strongest attacks at hand beside the proof."""
