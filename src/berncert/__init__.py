@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from berncert.models.checkpoint import save as save
     from berncert.polynomial import SmoothedHead as SmoothedHead
     from berncert.polynomial import smooth as smooth
+    from berncert.training.certified_loss import certified_loss as certified_loss
     from berncert.training.loop import train as train
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ _HOMES = {
     "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
     "polynomial": ("SmoothedHead", "smooth"),
+    "training.certified_loss": ("certified_loss",),
     "training.loop": ("train",),
 }  # fmt: skip
 """Module -> the public names that are defined there."""

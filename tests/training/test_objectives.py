@@ -19,14 +19,12 @@ from berncert.extractor import build
 from berncert.models.heads import build_head
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.training.objectives import (
-    attacked_features,
     attacked_images,
     batch_loss,
     boundary_term,
     certified_estimate,
     feature_radius,
     head_of,
-    raised_logits,
 )
 from berncert.training.recipes.settings import TrainingSettings
 
@@ -49,50 +47,6 @@ def settings(**changes: Any) -> TrainingSettings:
     return TrainingSettings(**({"objective": "adversarial", "attack_steps": 5} | changes))
 
 
-def test_raised_logits_of_an_affine_head_are_each_rivals_worst_case() -> None:
-    layer, head = affine_head()
-    x, labels = problem()
-    logits, raised = raised_logits(head, x, labels, 0.1)
-    torch.testing.assert_close(logits, layer(x))
-    rows = layer.weight[None] - layer.weight[labels][:, None]
-    torch.testing.assert_close(raised - logits, 0.1 * rows.norm(dim=2))
-    own = logits.gather(1, labels[:, None])
-    steps = F.normalize(torch.randn(500, 1, 3, dtype=torch.float64), dim=2) * 0.1
-    moved = layer(x + steps)
-    gained = moved - moved.gather(2, labels.expand(500, -1)[..., None])
-    assert (gained <= raised - own + 1e-12).all()
-    towards = x[:, None] + 0.1 * F.normalize(rows, dim=2)  # where it is attained, for every rival
-    attained = layer(towards)
-    attained = attained - attained.gather(2, labels[:, None, None].expand(-1, 4, 1))
-    torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - own)
-
-
-def test_raised_logits_in_linf_are_each_rivals_worst_case_in_a_box() -> None:
-    layer, head = affine_head()
-    x, labels = problem()
-    logits, raised = raised_logits(head, x, labels, 0.1, math.inf)
-    rows = layer.weight[None] - layer.weight[labels][:, None]
-    attained = layer(x[:, None] + 0.1 * rows.sign())  # the corner of the box that is worst for each rival
-    attained = attained - attained.gather(2, labels[:, None, None].expand(-1, 4, 1))
-    torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - logits.gather(1, labels[:, None]))
-
-
-def test_raised_logits_at_radius_0_are_the_logits_and_never_fall_below_them() -> None:
-    head = random_head(np.random.default_rng(0), 4, (3, 2, 3))
-    x, labels = problem()
-    logits, same = raised_logits(head, x, labels, 0.0)
-    torch.testing.assert_close(logits, head(x))
-    assert torch.equal(logits, same)
-    raised = raised_logits(head, x, labels, 0.3)[1]
-    assert (raised >= logits).all()
-    assert torch.equal(raised.gather(1, labels[:, None]), logits.gather(1, labels[:, None]))
-
-
-def test_raised_logits_ask_for_a_smoothed_head() -> None:
-    with pytest.raises(TypeError, match="expected a smoothed head, got Linear; set through='smoothed'"):
-        raised_logits(nn.Linear(3, 4), *problem(), 0.1)
-
-
 @pytest.mark.parametrize("norm", [2.0, math.inf])
 @pytest.mark.parametrize("radius", [0.0, 0.01, 0.1, 0.3])
 def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: float, norm: float) -> None:
@@ -106,41 +60,6 @@ def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: floa
     assert clear.sum() > 10
     assert (estimate == proven)[clear].all()
     assert (estimate <= proven)[np.abs(c.radius - radius) > 1e-6].all()  # walls can only help
-
-
-@pytest.mark.parametrize("radius", [0.0, 0.02, 0.2, 2.0])
-@pytest.mark.parametrize("bend", [0.0, 1.0])
-@pytest.mark.parametrize("norm", [2.0, math.inf])
-def test_attacked_features_stay_within_radius_and_cube_and_raise_the_loss(
-    radius: float, bend: float, norm: float
-) -> None:
-    head = random_head(np.random.default_rng(1), 4, (3, 2, 3), bend=bend)
-    x, labels = torch.rand(60, 3, dtype=torch.float64), torch.arange(60) % 4
-    x[:10] = x[:10].round()  # on the rim
-    moved = attacked_features(head, x, labels, radius, settings(attack_steps=10, temperature=0.5, norm=norm))
-    assert ((moved - x).norm(norm, dim=1) <= radius * (1 + 1e-12) + 1e-15).all()
-    assert ((moved >= 0) & (moved <= 1)).all()
-    before, after = (F.cross_entropy(head(y), labels, reduction="none") for y in (x, moved))
-    assert float(after.mean() - before.mean()) >= (1e-4 if radius else -1e-12)
-
-
-def test_attacked_features_of_an_affine_head_with_two_classes_reach_the_worst_case() -> None:
-    layer, head = affine_head(classes=2)
-    x, labels = problem(classes=2)
-    moved = attacked_features(head, x, labels, 0.05, settings(attack_steps=3))
-    other = 1 - labels
-    gained = layer(moved) - layer(x)
-    margin = (gained.gather(1, other[:, None]) - gained.gather(1, labels[:, None])).squeeze(1)
-    torch.testing.assert_close(margin, (0.05 * (layer.weight[0] - layer.weight[1]).norm()).expand(40))
-
-
-def test_gradients_pass_attacked_features_as_if_the_step_were_constant() -> None:
-    head = random_head(np.random.default_rng(1), 4, (2, 2, 2))
-    x, labels = problem()
-    x.requires_grad_()
-    moved = attacked_features(head, x, labels, 0.1, settings())
-    (slope,) = torch.autograd.grad(moved.sum(), x)
-    assert torch.equal(slope, torch.ones_like(x))
 
 
 def energy_of(head: nn.Module, start: np.ndarray, first: int, second: int) -> Any:

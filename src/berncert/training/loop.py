@@ -137,7 +137,9 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
-        objectives.feature_radius(model, 0.0, recipe.training.norm)  # an error, before the training starts, if it is not known
+        objectives.feature_radius(
+            model, 0.0, recipe.training.norm
+        )  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start, holdout=recipe.data.holdout)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):

@@ -1,7 +1,7 @@
 """The losses of training: cross-entropies of clean, attacked or noisy images, or of the worst case within a radius.
 
 An extractor with Lipschitz constant L maps a ball of radius r in pixel space into a ball of radius L r, the
-`feature_radius`, in feature space, both in the norm of the training. There the worst case is found by calculus on a polynomial in few variables.
+`feature_radius`, in feature space, both in the norm of the training.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import Head, smoothed
-from berncert.polynomial import SmoothedHead
 from berncert.polynomial.head import evaluating
+from berncert.training.certified_loss import raised_logits, tempered_cross_entropy, worst_logits
 from berncert.training.recipes.settings import TrainingSettings
 
 NEWTON_STEPS, BISECTIONS = 5, 30
@@ -46,17 +45,15 @@ def batch_loss(
         features = model.extractor(images)
     features = features.float()
     head = head_of(model, settings.through)
-    if settings.objective != "certified":
-        clean = logits = head(features)
-    elif settings.attack_steps:
+    if settings.objective == "certified":
         reach = feature_radius(model, radius, settings.norm)
-        clean = logits = head(attacked_features(head, features, labels, reach, settings))
-    else:
-        clean, logits = raised_logits(
-            head, features, labels, feature_radius(model, radius, settings.norm), settings.norm
+        clean, logits = worst_logits(
+            features, labels, head, reach, settings.norm, settings.temperature, settings.attack_steps
         )
+    else:
+        clean = logits = head(features)
     correct = clean.detach().argmax(dim=1) == labels
-    loss = F.cross_entropy(logits / settings.temperature, labels) * settings.temperature
+    loss = tempered_cross_entropy(logits, labels, settings.temperature)
     if settings.boundary_weight:
         loss = loss - settings.boundary_weight * boundary_term(head, features, labels)
     return BatchLoss(loss, correct, features, head)
@@ -89,50 +86,6 @@ def feature_radius(model: Classifier, radius: float, norm: float = 2.0) -> float
             "is not known while it is trained; set construction='lipschitz', or train with objective='adversarial'"
         )
     return radius * lipschitz
-
-
-def raised_logits(
-    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
-) -> tuple[Tensor, Tensor]:
-    """The logits, and those with each rival's raised by the most it gains on the label's within the feature radius.
-
-    The gain is computed to first order: the radius times the dual norm (2, or 1 of inf) of the difference in slope. For affine heads it is exactly the worst case of each rival (near the walls of
-    the cube it is more), so that the label's logit is still the largest if and only if the class is proven.
-    """
-    logits, slopes = _require_smoothed(head).linearise(features)
-    own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
-    gains: Tensor = torch.linalg.vector_norm(slopes - own, 1 if norm == math.inf else 2, dim=2)
-    return logits, logits + radius * gains
-
-
-def _require_smoothed(head: nn.Module) -> SmoothedHead:
-    if not isinstance(head, SmoothedHead):
-        raise TypeError(f"expected a smoothed head, got {type(head).__name__}; set through='smoothed'")
-    return head
-
-
-def attacked_features(
-    head: nn.Module, features: Tensor, labels: Tensor, radius: float, settings: TrainingSettings
-) -> Tensor:
-    """Features moved by gradient ascent on the loss, within the cube and the feature radius in the training's norm."""
-    start = features.detach()
-    fixed = SmoothedHead(_require_smoothed(head).coefficients.detach())
-    moved, step = start, 2.0 * radius / settings.attack_steps
-    for _ in range(settings.attack_steps):
-        logits, slopes = fixed.linearise(moved)
-        pull = (logits / settings.temperature).softmax(dim=1) - F.one_hot(labels, logits.shape[1])
-        slope = torch.einsum("nk,nkd->nd", pull, slopes)  # of the cross-entropy, up to a factor
-        moved = (start + _ascent(moved - start, slope, step, radius, settings.norm)).clamp(0, 1)
-    return features + (moved - start)
-
-
-def _ascent(offset: Tensor, slope: Tensor, step: float, radius: float, norm: float) -> Tensor:
-    """The offset after the steepest step of this length in the norm, back in the ball of that radius."""
-    if norm == math.inf:
-        return (offset + step * slope.sign()).clamp(-radius, radius)
-    offset = offset + step * F.normalize(slope, dim=1)
-    length: Tensor = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
-    return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
 
 
 def attacked_images(
@@ -194,8 +147,6 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def certified_estimate(
-    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
-) -> Tensor:
+def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0) -> Tensor:
     """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
     return raised_logits(head, features, labels, radius, norm)[1].argmax(dim=1) == labels

@@ -1,0 +1,145 @@
+"""The loss of certified training: the cross-entropy of the worst that can happen within a radius in feature space.
+
+There the worst case is found by calculus on a polynomial in few variables; no attack in pixel space is needed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from berncert.foundation.arguments import checked_index, checked_norm, is_real
+from berncert.polynomial import SmoothedHead
+
+
+def certified_loss(
+    features: Tensor,
+    labels: Tensor,
+    head: nn.Module,
+    radius: float,
+    norm: float = 2.0,
+    *,
+    temperature: float = 1.0,
+    attack_steps: int = 0,
+) -> Tensor:
+    """A loss for your own training loop: it falls as more inputs keep their class within the radius.
+
+        features = network(images)                                # (N, d) in [0,1]^d, from an L-Lipschitz network
+        loss = berncert.certified_loss(features, labels, head, radius=L * 0.5, norm=2)   # 0.5 in units of the pixels
+        loss.backward()                                           # reaches the network, and the head's coefficients
+
+    The head is a `SmoothedHead`; `SmoothedHead(torch.nn.Parameter(coefficients))` is trained too, and
+    `smooth(head, dim, degree, differentiable=True)` in each step trains the head that it smooths. The radius is one of
+    features, in any p-norm: the network's Lipschitz constant in that norm (`berncert.lipschitz_bound`) times the radius
+    in pixels. It may grow from 0 during the first part of the training.
+
+    Each rival's logit is raised by the most that it gains on the label's within the radius, to first order; for an
+    affine head that is the exact worst case. With `attack_steps` the features are moved instead, by so many steps of
+    gradient ascent: a fast head that bends can deceive the first order, and not these. Logits are divided by
+    `temperature`, and the loss multiplied by it: with a small one it rests as soon as an input keeps its class.
+    """
+    _check(features, labels, head, radius, temperature)
+    steps, norm = checked_index("attack_steps", attack_steps), checked_norm(norm)
+    worst = worst_logits(features, labels, head, radius, norm, temperature, steps)[1]
+    return tempered_cross_entropy(worst, labels, temperature)
+
+
+def tempered_cross_entropy(logits: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """The cross-entropy of logits / temperature, times the temperature, so that its slopes are those of the logits."""
+    return F.cross_entropy(logits / temperature, labels) * temperature
+
+
+def worst_logits(
+    features: Tensor, labels: Tensor, head: nn.Module, radius: float, norm: float, temperature: float, attack_steps: int
+) -> tuple[Tensor, Tensor]:
+    """The logits by which accuracy is counted, and those of the worst case, whose cross-entropy is the loss."""
+    if not attack_steps:
+        return raised_logits(head, features, labels, radius, norm)
+    logits = head(attacked_features(head, features, labels, radius, norm, temperature, attack_steps))
+    return logits, logits
+
+
+def raised_logits(
+    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
+) -> tuple[Tensor, Tensor]:
+    """The logits, and those with each rival's raised by the most it gains on the label's within the radius.
+
+    The gain is computed to first order: the radius times the dual norm of the difference in slope. For affine heads it
+    is exactly the worst case of each rival (near the walls of the cube it is more), so that the label's logit is still
+    the largest if and only if the class is proven.
+    """
+    logits, slopes = _require_smoothed(head).linearise(features)
+    own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
+    gains: Tensor = torch.linalg.vector_norm(slopes - own, _dual(norm), dim=2)
+    return logits, logits + radius * gains
+
+
+def attacked_features(
+    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float, temperature: float, steps: int
+) -> Tensor:
+    """Features moved by gradient ascent on the loss, within the cube and the radius."""
+    start = features.detach()
+    fixed = SmoothedHead(_require_smoothed(head).coefficients.detach())
+    moved, step = start, 2.0 * radius / steps
+    for _ in range(steps):
+        logits, slopes = fixed.linearise(moved)
+        pull = (logits / temperature).softmax(dim=1) - F.one_hot(labels, logits.shape[1])
+        slope = torch.einsum("nk,nkd->nd", pull, slopes)  # of the cross-entropy, up to a factor
+        offset = moved + step * _steepest(slope, norm) - start
+        moved = (start + _back_in_ball(offset, radius, norm)).clamp(0, 1)
+    return features + (moved - start)
+
+
+def _steepest(slope: Tensor, norm: float) -> Tensor:
+    """The direction of norm 1 along which the slope (N, d) rises most."""
+    if norm == 1:
+        return slope.sign() * F.one_hot(slope.abs().argmax(dim=1), slope.shape[1])
+    dual = _dual(norm)
+    size: Tensor = slope.abs() / torch.linalg.vector_norm(slope, dual, dim=1, keepdim=True).clamp_min(1e-30)
+    return slope.sign() * size ** (dual - 1)
+
+
+def _back_in_ball(offset: Tensor, radius: float, norm: float) -> Tensor:
+    if norm == math.inf:
+        return offset.clamp(-radius, radius)
+    length: Tensor = torch.linalg.vector_norm(offset, norm, dim=1, keepdim=True)
+    return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
+
+
+def _dual(norm: float) -> float:
+    """The q with 1/p + 1/q = 1."""
+    if norm == 1:
+        return math.inf
+    return 1.0 if norm == math.inf else norm / (norm - 1)
+
+
+def _require_smoothed(head: nn.Module) -> SmoothedHead:
+    if not isinstance(head, SmoothedHead):
+        raise TypeError(
+            f"expected a smoothed head, got {type(head).__name__}; smooth it with "
+            "berncert.smooth(head, dim, degree, differentiable=True), or set through='smoothed' in a recipe"
+        )
+    return head
+
+
+def _check(features: Tensor, labels: Tensor, head: nn.Module, radius: float, temperature: float) -> None:
+    dim, classes = _require_smoothed(head).dim, _require_smoothed(head).classes
+    if features.ndim != 2 or features.shape[1] != dim or not features.is_floating_point():
+        raise ValueError(
+            f"expected features of shape (N, {dim}), as the head has {dim}, got {features.dtype} of shape "
+            f"{tuple(features.shape)}"
+        )
+    if not ((features.detach() >= 0) & (features.detach() <= 1)).all():
+        raise ValueError("expected features in [0, 1], got others; end the network with berncert.UnitCube or a sigmoid")
+    if labels.shape != features.shape[:1] or labels.dtype != torch.int64:
+        raise ValueError(
+            f"expected {len(features)} labels, torch.int64, got {labels.dtype} of shape {tuple(labels.shape)}"
+        )
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ValueError(f"expected labels from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}")
+    for name, value, least in (("radius", radius, "a finite number >= 0"), ("temperature", temperature, "one > 0")):
+        if not is_real(value) or not 0 <= value < math.inf or (name == "temperature" and value == 0):
+            raise ValueError(f"expected {name} to be {least}, got {value!r}")
