@@ -149,6 +149,18 @@ def test_the_derivative_of_an_orthogonal_weight_is_that_of_a_qr_factorisation(ro
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_weight_that_is_singular_still_has_an_orthogonal_factor_with_a_derivative(dtype: torch.dtype) -> None:
+    layer = orthogonal(nn.Linear(40, 40, dtype=dtype))
+    raw = layer.parametrizations.weight.original
+    with torch.no_grad():
+        raw.copy_(30 * torch.outer(torch.randn(40), torch.randn(40)))  # rank 1: rounding alone decides its last minors
+    layer.weight.square().sum().backward()
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+    assert float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2)) <= 1 + 1e-5
+
+
 def test_orthogonal_weights_of_a_float32_layer_are_orthonormal_as_well() -> None:
     layer = orthogonal(nn.Linear(64, 32))
     weight = layer.weight.detach().double()

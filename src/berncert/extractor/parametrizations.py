@@ -223,6 +223,16 @@ class _OrthogonalFactor(torch.autograd.Function):
         return cast(Tensor, torch.linalg.solve_triangular(factor, inner, upper=False, left=False))
 
 
+def _cholesky(gram: Tensor, ridge: float) -> Tensor:
+    """A factor of gram + ridge * its mean diagonal; the ridge grows while a singular value that passes 0 leaves none."""
+    size = ridge * gram.diagonal().mean() + torch.finfo(gram.dtype).tiny
+    raised = gram + size * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    factor, failed = torch.linalg.cholesky_ex(raised)
+    if not failed:
+        return cast(Tensor, factor)
+    return _cholesky(gram, 10 * ridge) if ridge < 1e-2 else cast(Tensor, torch.linalg.cholesky(raised))
+
+
 class _AlmostOrthogonal(nn.Module):
     """weight -> weight D^-1/2, D the absolute row sums of its Gram matrix: then D - W* W is diagonally dominant."""
 
