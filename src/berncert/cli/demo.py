@@ -34,7 +34,7 @@ IN_PICTURES = ("exact", "pgd", "randomized")  # estimates are far off to the rig
 EXAMPLES = """\
 examples:
   berncert demo
-  berncert demo --train              train the model first, half a minute, instead of taking the shipped one
+  berncert demo --train              train the model first, a minute or two, instead of taking the shipped one
   berncert demo --out somewhere
 
 What it does, as commands: train digits; certify, attack; curve, report, explain. Each has a --help.
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
     console = output.console(quiet=arguments.json)
     model = "digits"
     if arguments.train:
-        console.print("training: digits, 30 epochs", style="bold")
+        console.print("training: digits, 100 epochs", style="bold")
         model = str(folder / "model")
         train("digits", model)
     checkpoint = open_checkpoint(model)
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     console.print(accuracy_table(curves, radii))
     for note in warnings_about(curves):
         console.print(f"note: {note}")
-    console.print("note: the model's head is the identity, which smoothing leaves as it is; the proof is of its margin")
+    console.print(f"note: the head bends, {_described(checkpoint)}")
     console.print("note: the pictures leave the estimate out, which is far beyond their scale")
     made = {"curve": folder / "curve.png", "report": folder / "report.html", "explained": folder / "explained.png"}
     _write(made, checkpoint, shown)
@@ -87,6 +87,12 @@ def run(arguments: argparse.Namespace) -> None:
     console.print(f"{made['curve']}: certified accuracy over radii")
     console.print(f"{made['report']}: all of it, to hover, sort and look at; open it in a browser")
     console.print(f"{made['explained']}: the correct image whose radius is smallest, explained")
+
+
+def _described(checkpoint: Checkpoint) -> str:
+    """What the head of the model is, in words."""
+    classes, *sizes = checkpoint.description()["head"]["coefficients"]
+    return f"a polynomial of degree {sizes[0] - 1} along each of {len(sizes)} features, for {classes} classes"
 
 
 def _write(made: dict[str, Path], checkpoint: Checkpoint, curves: Sequence[Curve]) -> None:
