@@ -24,8 +24,8 @@ RADII = {
     "moons": (0.0, 0.02, 0.05, 0.1),
     "mnist": (0.0, 0.1, 0.3, 0.5, 1.0, 1.58),
 }
-LINF_RADII = {"mnist": (0.0, 0.01, 0.02, 0.03, 0.05, 0.1), "digits": (0.0, 0.01, 0.02, 0.05, 0.1)}
-COLOUR_RADII = tuple(k / 255 for k in (0, 36, 72, 108, 255))
+LINF_RADII = {"mnist": (0.0, 0.02, 0.05, 0.1, 0.2, 0.3), "digits": (0.0, 0.02, 0.05, 0.1, 0.2)}
+COLOUR_RADII = {2.0: tuple(k / 255 for k in (0, 36, 72, 108, 255)), math.inf: tuple(k / 255 for k in (0, 1, 2, 4, 8))}
 EXAMPLES = """\
 examples:
   python -m experiments.trained digits mnist                              the shipped models
@@ -74,7 +74,7 @@ def examined(path: str, data_dir: str | None, attacked: int, norm: float) -> dic
     model, about = checkpoint.smoothed(), checkpoint.about
     name = about["recipe"]["data"]["dataset"]
     test = data.load(name, "test", data_dir=data_dir)
-    radii = (RADII if norm == 2 else LINF_RADII).get(name, COLOUR_RADII)
+    radii = (RADII if norm == 2 else LINF_RADII).get(name, COLOUR_RADII[norm])
     berncert.certify(model, test.images[:2])  # the compiled search is loaded
     began = time.perf_counter()
     c = berncert.certify(model, test.images, norm=norm)
