@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -51,7 +52,7 @@ def test_the_distance_is_torchs_own() -> None:
 def test_norms_fall_to_the_greatest_difference_as_p_grows() -> None:
     x, weight = seeded(5, 40), seeded(6, 40) + 0.2
     values = [distances(x, weight, p) for p in (9.0, 33.0, 129.0, 1025.0, INF)]
-    for larger, smaller in zip(values, values[1:], strict=False):
+    for larger, smaller in pairwise(values):
         assert (larger >= smaller - 1e-12).all()
     torch.testing.assert_close(values[-2], values[-1], rtol=40 ** (1 / 1025) - 1 + 1e-9, atol=0)
 
@@ -61,7 +62,8 @@ def test_no_power_overflows_or_vanishes_whatever_the_scale() -> None:
         x, weight = (scale * seeded(4, 10)).float().requires_grad_(), (scale * seeded(3, 10) + scale).float()
         for p in (9.0, 1025.0):
             found = distances(x, weight, p)
-            assert (found > 0).all() and found.isfinite().all()
+            assert (found > 0).all()
+            assert found.isfinite().all()
             assert all(part.isfinite().all() for part in gradients(found, x))
 
 

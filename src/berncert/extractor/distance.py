@@ -47,7 +47,7 @@ def plain_distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
     """`distances` in torch's own operations: for GPUs, and to check the compiled loops with."""
     p = cheap_norm(p)
     step = max(1, CHUNK // max(1, x.numel()))
-    return torch.cat([_plain(x, part, p) for part in weight.split(step)], dim=1)
+    return torch.cat([_plain(x, part, p) for part in torch.split(weight, step)], dim=1)
 
 
 def _plain(x: Tensor, weight: Tensor, p: float) -> Tensor:
@@ -74,7 +74,7 @@ class _Compiled(torch.autograd.Function):
             unit, sums = out.clamp_(min=TINY), torch.empty_like(out)
             kernels.power_sums(int(p) - 1)(*arrays, unit.numpy(), _least(p, x.dtype), sums.numpy())
             out = unit * sums.pow(1 / p)
-        ctx.p, ctx.shapes = p, (x.shape, weight.shape)
+        ctx.p, ctx.shape = p, x.shape
         ctx.save_for_backward(rows, turned, out)
         result = out[: len(x)].clone()
         result[x.detach().isnan().any(dim=1)] = math.nan  # the loops skip what is not a number
@@ -83,7 +83,7 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         rows, turned, out = ctx.saved_tensors
-        (count, inputs), (outputs, _) = ctx.shapes
+        count, inputs = ctx.shape
         gradient = F.pad(gradients[0], (0, 0, 0, len(rows) - count)).contiguous()
         to_x, to_weight = torch.zeros_like(rows), torch.zeros_like(turned)
         arrays, ends = (rows.numpy(), turned.numpy()), (gradient.numpy(), to_x.numpy(), to_weight.numpy())

@@ -135,7 +135,9 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":
-        objectives.feature_radius(model, 0.0, recipe.training.norm)  # an error, before the training starts, if it is not known
+        objectives.feature_radius(
+            model, 0.0, recipe.training.norm
+        )  # an error, before the training starts, if it is not known
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
@@ -256,7 +258,7 @@ def _evaluated_model(state: State, training: Dataset, device: torch.device) -> C
     if state.average is not None:
         model.load_state_dict(state.average.values)
     images = training.images[:: max(1, len(training) // SETTLING_IMAGES)][:SETTLING_IMAGES]
-    settle_means(model.extractor, (batch.to(device) for batch in images.split(EVALUATION_BATCH)))
+    settle_means(model.extractor, (batch.to(device) for batch in torch.split(images, EVALUATION_BATCH)))
     return model
 
 

@@ -1,7 +1,8 @@
 """The losses of training: cross-entropies of clean, attacked or noisy images, or of the worst case within a radius.
 
 An extractor with Lipschitz constant L maps a ball of radius r in pixel space into a ball of radius L r, the
-`feature_radius`, in feature space, both in the norm of the training. There the worst case is found by calculus on a polynomial in few variables.
+`feature_radius`, in feature space, both in the norm of the training. There the worst case is found by calculus on a
+polynomial in few variables.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def raised_logits(
 ) -> tuple[Tensor, Tensor]:
     """The logits, and those with each rival's raised by the most it gains on the label's within the feature radius.
 
-    The gain is computed to first order: the radius times the dual norm (2, or 1 of inf) of the difference in slope. For affine heads it is exactly the worst case of each rival (near the walls of
-    the cube it is more), so that the label's logit is still the largest if and only if the class is proven.
+    The gain is computed to first order: the radius times the dual norm (2, or 1 of inf) of the difference in slope. For
+    affine heads it is exactly the worst case of each rival (near the walls of the cube it is more), so that the label's
+    logit is still the largest if and only if the class is proven.
     """
     logits, slopes = _require_smoothed(head).linearise(features)
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
@@ -194,8 +196,6 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def certified_estimate(
-    head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0
-) -> Tensor:
+def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0) -> Tensor:
     """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
     return raised_logits(head, features, labels, radius, norm)[1].argmax(dim=1) == labels
