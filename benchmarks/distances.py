@@ -85,7 +85,7 @@ def main() -> None:
     source = origin("benchmarks.distances")
     intro = (
         f"Made by `{source['command']}` on {source['date'][:10]}, one thread of a shared machine, by processor time: "
-        "read the ratios. The p-norms of torch.cdist overflow where p is large; its times are those of the same arithmetic."
+        "read the ratios. The p-norms of torch.cdist overflow where p is large; its arithmetic is the same."
     )
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "distances.json").write_text(json.dumps(source | {"distances": section.rows}, indent=1) + "\n")

@@ -68,6 +68,16 @@ def test_the_generator_alone_decides_and_the_images_are_left_as_they_are() -> No
     assert torch.equal(x, before)
 
 
+def test_with_nearest_edges_a_shift_copies_the_pixels_at_the_edge() -> None:
+    x = images(30)
+    got = augment(x, 1, False, seeded(), "nearest")
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+    down, right = torch.randint(3, (2, 30), generator=seeded())
+    for row, image in enumerate(got.numpy()):
+        height, width = slice(down[row], down[row] + x.shape[2]), slice(right[row], right[row] + x.shape[3])
+        np.testing.assert_array_equal(image, padded[row, :, height, width])
+
+
 def test_without_augmentation_nothing_happens() -> None:
     generator = seeded()
     x, points = images(), torch.rand(20, 2)

@@ -73,12 +73,17 @@ def _checksum(image: Tensor) -> bytes:
     return hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest()
 
 
-def augment(images: Tensor, crop: int, flip: bool, generator: torch.Generator) -> Tensor:
-    """Images shifted at random by up to `crop` pixels, with grey at the edges; with `flip` half of them mirrored."""
+def augment(images: Tensor, crop: int, flip: bool, generator: torch.Generator, edges: str = "grey") -> Tensor:
+    """Images shifted at random by up to `crop` pixels; with `flip` half of them mirrored.
+
+    At the edges a shift brings in grey, or copies of the nearest pixels.
+    """
     count = len(images)
     if crop:
         height, width = images.shape[2:]
-        windows = F.pad(images, (crop,) * 4, value=0.5).unfold(2, height, 1).unfold(3, width, 1)
+        sides = (crop,) * 4
+        padded = F.pad(images, sides, value=0.5) if edges == "grey" else F.pad(images, sides, mode="replicate")
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)
         down, right = torch.randint(2 * crop + 1, (2, count), generator=generator)
         images = windows[torch.arange(count), :, down, right]
     if flip:

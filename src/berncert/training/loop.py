@@ -235,7 +235,7 @@ def _batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     order = torch.randperm(len(training), generator=chance)
     for rows in torch.split(order, recipe.training.batch_size):
-        images = augment(training.images[rows], recipe.data.crop, recipe.data.flip, chance)
+        images = augment(training.images[rows], recipe.data.crop, recipe.data.flip, chance, recipe.data.edges)
         if images.ndim == 4:
             images = images.contiguous(memory_format=torch.channels_last)
         yield images.to(device), training.labels[rows].to(device)

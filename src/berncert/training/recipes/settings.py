@@ -24,7 +24,8 @@ class DataSettings(Settings):
     dataset: str = setting("digits", "a data set's name, or the path of a folder of images or of an .npz file")
     train_limit: int | None = setting(None, "use only so many training images, drawn by the seed", least=1)
     test_limit: int | None = setting(1000, "the number of test images evaluated after each epoch, for the log", least=1)
-    crop: int = setting(0, "augmentation: shift by up to so many pixels, with grey at the edges", least=0)
+    crop: int = setting(0, "augmentation: shift by up to so many pixels", least=0)
+    edges: str = setting("grey", "what a shift brings in: grey, or the nearest pixels", choices=("grey", "nearest"))
     flip: bool = setting(False, "augmentation: mirror half of the images")
 
 
