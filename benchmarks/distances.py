@@ -17,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
-from berncert.extractor.distance import distances
+from berncert.extractor.distances import distances
 from berncert.foundation.progress import Bar
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
 from berncert.extractor.bounds.norm_gains import INF
-from berncert.extractor.distance import distances
+from berncert.extractor.distances import distances
 from berncert.extractor.operations.base import Layer
 
 

@@ -10,7 +10,7 @@ import torch
 from networks import seeded
 from torch import Tensor
 
-from berncert.extractor.distance import cheap_norm, distances, plain_distances
+from berncert.extractor.distances import cheap_norm, distances, plain_distances
 
 INF = math.inf
 
@@ -90,3 +90,20 @@ def test_rows_do_not_depend_on_each_other() -> None:
     x, weight = seeded(9, 30), seeded(7, 30)
     together = distances(x, weight)
     assert torch.equal(together, torch.cat([distances(row[None], weight) for row in x]))
+
+
+@pytest.mark.parametrize("p", [9.0, INF])
+def test_threads_share_the_rows(p: float) -> None:
+    x, weight = seeded(101, 6).requires_grad_(), seeded(5, 6).requires_grad_()
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            y = distances(x, weight, p)
+            found.append((y, *gradients(y, x, weight)))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0][0], found[1][0])
+    for one, several in zip(*found, strict=True):
+        torch.testing.assert_close(one, several, rtol=1e-12, atol=1e-12)
