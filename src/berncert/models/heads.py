@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from berncert.foundation.arguments import guess
 from berncert.polynomial import SmoothedHead, smooth
 
-
 Start = Callable[[int, int], Tensor]
 """(classes, dim) -> the directions (classes, dim) in which the classes start."""
 
