@@ -75,7 +75,8 @@ def feature_sets(classes: int, dim: int) -> Tensor:
     size = next((size for size in range(2, dim) if math.comb(dim, size) >= classes), None)
     if size is None:
         return directions(classes, dim)
-    used, chosen = [0] * dim, []
+    used = [0] * dim
+    chosen: list[tuple[int, ...]] = []
     free = list(combinations(range(dim), size))
     while len(chosen) < classes:
         chosen.append(min(free, key=lambda features: (sum(used[i] for i in features), features)))

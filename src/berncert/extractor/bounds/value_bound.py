@@ -82,8 +82,10 @@ class ValueBound:
             entry_size, entry_error = self.entry_size + other.entry_size, self.entry_error + other.entry_error
             entry_error = entry_error + 2 * unit * (entry_size + entry_error)
             peak = np.maximum(np.maximum(self.peak, other.peak), size + error)
-        numbers = (_numbers(pair * WIDER) for pair in (size, error, entry_size, entry_error, peak))
-        return ValueBound(self.shape, self.gains.plus(other.gains), *numbers)
+        size, error, entry_size, entry_error, peak = (
+            _numbers(pair * WIDER) for pair in (size, error, entry_size, entry_error, peak)
+        )
+        return ValueBound(self.shape, self.gains.plus(other.gains), size, error, entry_size, entry_error, peak)
 
     def beside(self, other: ValueBound, shape: Shape) -> ValueBound:
         """Two values side by side, in this shape."""
@@ -93,8 +95,10 @@ class ValueBound:
             entry_error = np.maximum(self.entry_error, other.entry_error)
         limits = min(self.limits[0], other.limits[0]), max(self.limits[1], other.limits[1])
         peak = np.maximum(self.peak, other.peak)
-        numbers = (_numbers(pair * WIDER) for pair in (size, error, entry_size, entry_error))
-        return ValueBound(shape, self.gains.beside(other.gains), *numbers, peak, limits)
+        size, error, entry_size, entry_error = (
+            _numbers(pair * WIDER) for pair in (size, error, entry_size, entry_error)
+        )
+        return ValueBound(shape, self.gains.beside(other.gains), size, error, entry_size, entry_error, peak, limits)
 
 
 def _stretched(own: NormGains, t: float, length: Floats, entry: Floats) -> Floats:
