@@ -24,6 +24,7 @@ from berncert.training.objectives import (
     batch_loss,
     boundary_term,
     certified_estimate,
+    enclosed_logits,
     feature_radius,
     head_of,
     raised_logits,
@@ -75,6 +76,41 @@ def test_raised_logits_in_linf_are_each_rivals_worst_case_in_a_box() -> None:
     attained = layer(x[:, None] + 0.1 * rows.sign())  # the corner of the box that is worst for each rival
     attained = attained - attained.gather(2, labels[:, None, None].expand(-1, 4, 1))
     torch.testing.assert_close(attained.diagonal(dim1=1, dim2=2), raised - logits.gather(1, labels[:, None]))
+
+
+@pytest.mark.parametrize("bend", [0.0, 1.0])
+@pytest.mark.parametrize("radius", [0.0, 0.05, 0.3])
+def test_enclosed_logits_are_no_less_than_any_rival_gains_in_the_box(bend: float, radius: float) -> None:
+    head = random_head(np.random.default_rng(2), 4, (3, 2, 3), bend=bend)
+    x, labels = problem()
+    logits, worst = enclosed_logits(head, x, labels, radius)
+    torch.testing.assert_close(logits, head(x))
+    own = logits.gather(1, labels[:, None])
+    for _ in range(100):
+        moved = head((x + radius * (2 * torch.rand_like(x) - 1)).clamp(0, 1))
+        assert (moved - moved.gather(1, labels[:, None]) <= worst - own + 1e-12).all()
+    torch.testing.assert_close(worst.gather(1, labels[:, None]), own)
+    if radius == 0:
+        torch.testing.assert_close(worst, logits)
+
+
+def test_enclosed_logits_of_an_affine_head_are_the_raised_ones_where_no_wall_is_near() -> None:
+    _, head = affine_head()
+    x, labels = problem()
+    torch.testing.assert_close(
+        enclosed_logits(head, x, labels, 0.1)[1], raised_logits(head, x, labels, 0.1, math.inf)[1]
+    )
+
+
+def test_what_is_estimated_to_be_certified_in_linf_is_certified() -> None:
+    head = random_head(np.random.default_rng(3), 4, (2, 2, 3))
+    x = torch.rand(60, 3, dtype=torch.float64)
+    labels = head(x).argmax(dim=1)
+    c = berncert.certify(head, x, norm=math.inf)
+    for radius in (0.01, 0.05, 0.1):
+        estimate = certified_estimate(head, x, labels, radius, math.inf).numpy()
+        assert (c.upper[estimate] >= radius - 1e-9).all()
+        assert estimate.any()
 
 
 def test_raised_logits_at_radius_0_are_the_logits_and_never_fall_below_them() -> None:

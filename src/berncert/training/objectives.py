@@ -19,6 +19,7 @@ from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import Head, smoothed
 from berncert.polynomial import SmoothedHead
+from berncert.polynomial.bernstein import restrict_rows
 from berncert.polynomial.head import evaluating
 from berncert.training.recipes.settings import TrainingSettings
 
@@ -53,8 +54,12 @@ def batch_loss(
         reach = feature_radius(model, radius, settings.norm)
         clean = logits = head(attacked_features(head, features, labels, reach, settings))
     else:
-        clean, logits = raised_logits(
-            head, features, labels, feature_radius(model, radius, settings.norm), settings.norm
+        reach = feature_radius(model, radius, settings.norm)
+        boxed = settings.norm == math.inf and not _is_affine(model)
+        clean, logits = (
+            enclosed_logits(head, features, labels, reach)
+            if boxed
+            else raised_logits(head, features, labels, reach, settings.norm)
         )
     correct = clean.detach().argmax(dim=1) == labels
     loss = F.cross_entropy(logits / settings.temperature, labels) * settings.temperature
@@ -105,6 +110,25 @@ def raised_logits(
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
     gains: Tensor = torch.linalg.vector_norm(slopes - own, 1 if norm == math.inf else 2, dim=2)
     return logits, logits + radius * gains
+
+
+def enclosed_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """The logits, and those with each rival's raised to where it can get, at most, in a box around the features.
+
+    The ball of l-inf is a box, and no polynomial exceeds its greatest Bernstein coefficient there. So the label's logit
+    is still the largest only if the class holds in the whole box, for every head; affine ones attain the bound.
+    """
+    smoothed_head = _require_smoothed(head)
+    lower, upper = (features - radius).clamp(0, 1), (features + radius).clamp(0, 1)
+    on_box = restrict_rows(smoothed_head.coefficients, lower, upper).flatten(2)
+    own = on_box.gather(1, labels[:, None, None].expand(-1, 1, on_box.shape[2]))
+    logits: Tensor = smoothed_head(features)
+    return logits, logits.gather(1, labels[:, None]) + (on_box - own).amax(dim=2)
+
+
+def _is_affine(model: Classifier) -> bool:
+    """Whether first order is all there is to the head, so that `raised_logits` is exact, and cheaper."""
+    return isinstance(model.head, Head) and model.head.description["kind"] in ("identity", "affine")
 
 
 def _require_smoothed(head: nn.Module) -> SmoothedHead:
@@ -197,5 +221,10 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 @torch.no_grad()
 def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0) -> Tensor:
-    """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
-    return raised_logits(head, features, labels, radius, norm)[1].argmax(dim=1) == labels
+    """Whether each image would be certified at this feature radius: exact for affine heads, but for rounding.
+
+    For others it is to first order in l2, and in l-inf a proof, but for rounding, that may miss some.
+    """
+    boxed = norm == math.inf
+    worst = enclosed_logits(head, features, labels, radius) if boxed else raised_logits(head, features, labels, radius)
+    return worst[1].argmax(dim=1) == labels
