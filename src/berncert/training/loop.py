@@ -38,7 +38,7 @@ MOST_GRID_POINTS = 2**18
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": lambda parameters, settings: torch.optim.Adam(
-        parameters, settings.lr, betas=(0.9, 0.99), weight_decay=settings.weight_decay
+        parameters, settings.lr, betas=(0.9, 0.99), eps=settings.adam_epsilon, weight_decay=settings.weight_decay
     ),
     "sgd": lambda parameters, settings: torch.optim.SGD(
         parameters, settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
