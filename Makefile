@@ -24,6 +24,7 @@ bench: $(READY)  ## side-by-side measurements, written to benchmarks/: half an h
 	$(PYTHON) -m benchmarks.exact
 	$(PYTHON) -m benchmarks.layers
 	$(PYTHON) -m benchmarks.training
+	$(PYTHON) -m benchmarks.distances
 	$(PYTHON) -m benchmarks.startup
 	$(PYTHON) -m benchmarks.certifiers
 

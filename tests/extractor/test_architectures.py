@@ -31,7 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "densenet": {"depth": 10, "growth": 8},
 }
 HUGE = pytest.param("wide_resnet28_10", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
-QUICK = [name for name in ARCHITECTURES if name != "wide_resnet28_10"]
+QUICK = [name for name in ARCHITECTURES if name not in ("wide_resnet28_10", "distnet")]  # distnet: tests of its own
 NAMES = [*QUICK, HUGE]
 FAMILIES = ["mlp", "lipconvnet", "resnet", "wide_resnet", "vgg", "densenet"]
 NORMS = [1.0, 2.0, math.inf]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from berncert.models.heads import HEADS, build_head, directions, smoothed
+from berncert.models.heads import HEADS, build_head, directions, feature_sets, smoothed
 from berncert.polynomial import SmoothedHead, smooth
 
 
@@ -133,3 +133,16 @@ def test_what_is_smoothed_does_not_change_with_the_head_afterwards() -> None:
 def test_errors_say_what_was_expected_and_what_came(says: str, call: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=says):
         build_head(**({"kind": "identity", "dim": 3, "classes": 3} | call))
+
+
+@pytest.mark.parametrize(("dim", "size"), [(5, 2), (6, 2), (9, 2)])
+def test_feature_sets_of_ten_classes_differ_and_use_the_features_evenly(dim: int, size: int) -> None:
+    rows = -feature_sets(10, dim)
+    assert rows.sum(dim=1).tolist() == [size] * 10
+    assert len(set(map(tuple, rows.tolist()))) == 10
+    assert rows.sum(dim=0).max() - rows.sum(dim=0).min() <= 1
+
+
+def test_with_enough_features_each_class_has_one_of_its_own_in_linf_too() -> None:
+    assert torch.equal(feature_sets(4, 5), torch.eye(4, 5))
+    assert feature_sets(10, 2).shape == (10, 2)  # too few features for sets: as in l2

@@ -16,7 +16,7 @@ from scipy.interpolate import NdBSpline
 from torch import Tensor
 
 from berncert.polynomial import basis, bernstein, enclose, evaluate, gradient, restrict, split
-from berncert.polynomial.bernstein import linearise
+from berncert.polynomial.bernstein import linearise, restrict_rows
 
 Net = tuple[Tensor, Tensor]
 unit = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-200, 5e-324, 2.0**-53, 1 - 2.0**-53, 0.5])
@@ -184,6 +184,15 @@ def test_splitting_the_largest_numbers_does_not_overflow() -> None:
     coefficients = torch.full((1, 4, 3), torch.finfo(torch.float64).max, dtype=torch.float64)
     for half in split(coefficients, 0):
         assert torch.equal(half, coefficients)
+
+
+@pytest.mark.parametrize("degrees", [(1,), (3, 1), (2, 0, 4), (1,) * 5])
+def test_restricting_to_a_box_for_each_row_is_restricting_to_each_of_them(degrees: tuple[int, ...]) -> None:
+    coefficients, x = random_net(3, degrees)
+    lower, upper = 0.5 * x, 0.5 * x + 0.4
+    every = restrict_rows(coefficients, lower, upper)
+    for row, restricted in enumerate(every):
+        torch.testing.assert_close(restricted, restrict(coefficients, lower[row], upper[row]), rtol=0, atol=1e-14)
 
 
 def test_restricting_to_the_whole_cube_changes_nothing() -> None:

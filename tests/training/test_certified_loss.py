@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import berncert
 from berncert.extractor import build
 from berncert.polynomial import SmoothedHead, smooth
-from berncert.training.certified_loss import attacked_features, raised_logits
+from berncert.training.certified_loss import attacked_features, enclosed_logits, raised_logits
 
 
 def affine_head(dim: int = 3, classes: int = 4, degree: int = 2) -> tuple[nn.Linear, SmoothedHead]:
@@ -53,6 +53,30 @@ def test_raised_logits_are_each_rivals_worst_case_in_any_norm(norm: float) -> No
     rows = layer.weight[None] - layer.weight[labels][:, None]
     dual = {1.0: math.inf, math.inf: 1.0}.get(norm) or norm / (norm - 1)
     torch.testing.assert_close(raised - logits, 0.1 * torch.linalg.vector_norm(rows, dual, dim=2))
+
+
+@pytest.mark.parametrize("bend", [0.0, 1.0])
+@pytest.mark.parametrize("radius", [0.0, 0.05, 0.3])
+def test_enclosed_logits_are_no_less_than_any_rival_gains_in_the_box(bend: float, radius: float) -> None:
+    head = random_head(np.random.default_rng(2), 4, (3, 2, 3), bend=bend)
+    x, labels = problem()
+    logits, worst = enclosed_logits(head, x, labels, radius)
+    torch.testing.assert_close(logits, head(x))
+    own = logits.gather(1, labels[:, None])
+    for _ in range(100):
+        moved = head((x + radius * (2 * torch.rand_like(x) - 1)).clamp(0, 1))
+        assert (moved - moved.gather(1, labels[:, None]) <= worst - own + 1e-12).all()
+    torch.testing.assert_close(worst.gather(1, labels[:, None]), own)
+    if radius == 0:
+        torch.testing.assert_close(worst, logits)
+
+
+def test_enclosed_logits_of_an_affine_head_are_the_raised_ones_where_no_wall_is_near() -> None:
+    _, head = affine_head()
+    x, labels = problem()
+    torch.testing.assert_close(
+        enclosed_logits(head, x, labels, 0.1)[1], raised_logits(head, x, labels, 0.1, math.inf)[1]
+    )
 
 
 def test_raised_logits_at_radius_0_are_the_logits_and_never_fall_below_them() -> None:

@@ -44,7 +44,8 @@ def test_settled_means_are_those_of_the_network_in_linf() -> None:
     net, x = network().train(), seeded(60, 6)
     set_norm(net, 9.0)
     settle_means(net, x.split(60))
-    assert net.training and [layer.norm_of_training for layer in distance_layers(net)] == [9.0, 9.0]
+    assert net.training
+    assert [layer.norm_of_training for layer in distance_layers(net)] == [9.0, 9.0]
     values = x
     net.eval()
     for part in net:

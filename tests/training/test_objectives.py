@@ -47,6 +47,17 @@ def settings(**changes: Any) -> TrainingSettings:
     return TrainingSettings(**({"objective": "adversarial", "attack_steps": 5} | changes))
 
 
+def test_what_is_estimated_to_be_certified_in_linf_is_certified() -> None:
+    head = random_head(np.random.default_rng(3), 4, (2, 2, 3))
+    x = torch.rand(60, 3, dtype=torch.float64)
+    labels = head(x).argmax(dim=1)
+    c = berncert.certify(head, x, norm=math.inf)
+    for radius in (0.01, 0.05, 0.1):
+        estimate = certified_estimate(head, x, labels, radius, math.inf).numpy()
+        assert (c.upper[estimate] >= radius - 1e-9).all()
+        assert estimate.any()
+
+
 @pytest.mark.parametrize("norm", [2.0, math.inf])
 @pytest.mark.parametrize("radius", [0.0, 0.01, 0.1, 0.3])
 def test_the_estimate_agrees_with_the_certificate_of_an_affine_head(radius: float, norm: float) -> None:

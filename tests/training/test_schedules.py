@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,6 @@ def test_the_radius_grows_in_proportion_and_then_stays(done: float, warmup: floa
 def test_the_norm_of_distance_layers_waits_rises_and_ends_in_infinity() -> None:
     values = [rising_norm(done / 100, 8.0, 1000.0, 0.1, 0.2) for done in range(101)]
     assert values[:11] == [8.0] * 11
-    assert all(a < b for a, b in zip(values[10:80], values[11:81], strict=True))
+    assert all(a < b for a, b in pairwise(values[10:81]))
     assert values[45] == pytest.approx(math.sqrt(8.0 * 1000.0))  # in the middle of the rise
     assert values[81:] == [math.inf] * 20

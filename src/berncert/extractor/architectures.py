@@ -204,7 +204,7 @@ def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
 
 
 def distnet(net: Net, *, depth: int = 3, width: int = 512) -> None:
-    """Zhang et al., 2021, for l-inf: depth hidden layers of distances to `width` learnt points; so is the last layer."""
+    """Zhang et al., 2021, for l-inf: in every layer distances to learnt points, `width` of them in hidden layers."""
     for _ in range(depth):
         net.distance(width)
 

@@ -9,17 +9,37 @@ are for training, with fast-math.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
-EXACT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True}
-FAST: dict[str, Any] = {**EXACT, "fastmath": True}
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-@numba.njit(**EXACT)
+def exact(function: Kernel) -> Kernel:
+    """Compiled when first called, and kept on disk; no operation is reordered."""
+    return _compiled(function, fastmath=False)
+
+
+def fast(function: Kernel) -> Kernel:
+    """Compiled when first called, and kept on disk, with fast-math: for training only."""
+    return _compiled(function, fastmath=True)
+
+
+def _compiled(function: Kernel, **options: Any) -> Kernel:
+    compiled: Any = None
+    with suppress(RuntimeError):  # there is no folder to keep it in that can be written to
+        compiled = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    if compiled is None:
+        compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    kernel: Kernel = compiled
+    return kernel
+
+
+@exact
 def greatest(x: Any, weight: Any, out: Any) -> None:
     """out[b, j] = the greatest |x[b, i] - weight[i, j]|; a distance that is not a number counts as 0."""
     rows, inputs = x.shape
@@ -43,7 +63,7 @@ def greatest(x: Any, weight: Any, out: Any) -> None:
                 second[j] = d if d > m else m
 
 
-@numba.njit(**EXACT)
+@exact
 def attaining(x: Any, weight: Any, distance: Any, out: Any) -> None:
     """out[b, j] = an input i at which |x[b, i] - weight[i, j]| is the distance; out starts with zeros."""
     rows, inputs = x.shape
@@ -55,7 +75,7 @@ def attaining(x: Any, weight: Any, distance: Any, out: Any) -> None:
                 found[j] = i if abs(a - w[j]) == wanted[j] else found[j]
 
 
-@numba.njit(**EXACT)
+@exact
 def spread_gradient(x: Any, weight: Any, index: Any, gradient: Any, to_x: Any, to_weight: Any) -> None:
     """Add each distance's gradient to the one input, and subtract it from the one weight, that attain the distance."""
     rows, outputs = index.shape
@@ -68,12 +88,29 @@ def spread_gradient(x: Any, weight: Any, index: Any, gradient: Any, to_x: Any, t
             to_weight[i, j] -= pull
 
 
+@fast
+def _power(r: Any, odd: int, squarings: int) -> Any:
+    """r^(odd * 2^squarings); where both are constants, the multiplications are written out."""
+    t = r
+    for _ in range(odd - 1):
+        t = t * r
+    for _ in range(squarings):
+        t = t * t
+    return t
+
+
+def _factors(exponent: int) -> tuple[int, int]:
+    """(odd, k) with exponent = odd * 2^k."""
+    squarings = (exponent & -exponent).bit_length() - 1
+    return exponent >> squarings, squarings
+
+
 @cache
 def power_sums(exponent: int) -> Callable[..., None]:
     """The loop for out[b, j] = sum over i of max(|x[b, i] - weight[i, j]| / unit[b, j], least)^(exponent + 1)."""
-    power = _power(exponent)
+    odd, squarings = _factors(exponent)
 
-    @numba.njit(**FAST)
+    @fast
     def sums(x: Any, weight: Any, unit: Any, least: Any, out: Any) -> None:
         rows, inputs = x.shape
         inverse = 1 / unit
@@ -87,12 +124,12 @@ def power_sums(exponent: int) -> Callable[..., None]:
                 for j in range(len(v)):
                     c = max(abs(xv - v[j]) * f[j], least)
                     d = max(abs(xw - w[j]) * f[j], least)
-                    first[j] += power(c) * c + power(d) * d
+                    first[j] += _power(c, odd, squarings) * c + _power(d, odd, squarings) * d
                     c = max(abs(yv - v[j]) * s[j], least)
                     d = max(abs(yw - w[j]) * s[j], least)
-                    second[j] += power(c) * c + power(d) * d
+                    second[j] += _power(c, odd, squarings) * c + _power(d, odd, squarings) * d
 
-    return sums  # type: ignore[no-any-return]
+    return sums
 
 
 @cache
@@ -101,9 +138,9 @@ def power_gradients(exponent: int) -> Callable[..., None]:
 
     It is added to to_x[b, i] and subtracted from to_weight[i, j].
     """
-    power = _power(exponent)
+    odd, squarings = _factors(exponent)
 
-    @numba.njit(**FAST)
+    @fast
     def gradients(x: Any, weight: Any, unit: Any, least: Any, gradient: Any, to_x: Any, to_weight: Any) -> None:
         rows, inputs = x.shape
         inverse = 1 / unit
@@ -114,30 +151,12 @@ def power_gradients(exponent: int) -> Callable[..., None]:
                 first = second = a - a
                 for j in range(len(w)):
                     d, e = (a - w[j]) * f[j], (c - w[j]) * s[j]
-                    d = np.copysign(power(max(abs(d), least)), d) * g[j]
-                    e = np.copysign(power(max(abs(e), least)), e) * h[j]
+                    d = np.copysign(_power(max(abs(d), least), odd, squarings), d) * g[j]
+                    e = np.copysign(_power(max(abs(e), least), odd, squarings), e) * h[j]
                     first += d
                     second += e
                     to_w[j] -= d + e
                 to_x[b, i] += first
                 to_x[b + 1, i] += second
 
-    return gradients  # type: ignore[no-any-return]
-
-
-@cache
-def _power(exponent: int) -> Callable[[Any], Any]:
-    """r -> r^exponent by multiplications that the compiler writes out: few if the exponent's odd part is small."""
-    squarings = (exponent & -exponent).bit_length() - 1
-    odd = exponent >> squarings
-
-    @numba.njit(**FAST)
-    def power(r: Any) -> Any:
-        t = r
-        for _ in range(odd - 1):
-            t = t * r
-        for _ in range(squarings):
-            t = t * t
-        return t
-
-    return power  # type: ignore[no-any-return]
+    return gradients

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.distance import INF, distances
+from berncert.extractor.distances import INF, distances
 from berncert.extractor.operations.groupwise import reflected_pairs, require_groups, sorted_groups
 from berncert.extractor.operations.linear import potential_step
 

@@ -224,7 +224,7 @@ class _OrthogonalFactor(torch.autograd.Function):
 
 
 def _cholesky(gram: Tensor, ridge: float) -> Tensor:
-    """A factor of gram + ridge * its mean diagonal; the ridge grows while a singular value that passes 0 leaves none."""
+    """A factor of gram + ridge * mean diagonal; the ridge grows where a singular value that passes 0 leaves none."""
     size = ridge * gram.diagonal().mean() + torch.finfo(gram.dtype).tiny
     raised = gram + size * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     factor, failed = torch.linalg.cholesky_ex(raised)

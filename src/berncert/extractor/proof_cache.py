@@ -27,6 +27,8 @@ from berncert.extractor.lipschitz import lipschitz_table
 VARIABLE = "BERNCERT_CACHE"
 _MEMORY: dict[str, ValueBound] = {}
 MOST_REMEMBERED = 64
+PAIRS = ("size", "error", "entry_size", "entry_error", "peak")
+"""What a `ValueBound` says of sizes and errors: pairs of numbers."""
 
 
 def proven(network: FrozenNetwork, norm: float, unit: float, progress: bool | None = None) -> ValueBound:
@@ -79,7 +81,7 @@ def _write(key: str, value: ValueBound) -> None:
 
 def _is_plausible(found: ValueBound, network: FrozenNetwork) -> bool:
     """Whether these numbers can be bounds of a value of that shape."""
-    numbers = (found.gains.factors, found.size, found.error, found.peak)
+    numbers = (found.gains.factors, *(getattr(found, name) for name in PAIRS))
     whole = all(bool((part >= 0).all()) for part in numbers)  # NaN is not
     return found.shape == network.output_shape and whole and found.limits[0] <= found.limits[1]
 
@@ -87,16 +89,16 @@ def _is_plausible(found: ValueBound, network: FrozenNetwork) -> bool:
 def _as_json(value: ValueBound) -> dict[str, Any]:
     """Numbers as text: JSON has no infinity."""
     facts = {
-        "norms": value.gains.norms, "factors": value.gains.factors.ravel(), "size": value.size, "error": value.error,
-        "peak": value.peak, "limits": value.limits,
+        "norms": value.gains.norms, "factors": value.gains.factors.ravel(), "limits": value.limits,
+        **{name: getattr(value, name) for name in PAIRS},
     }  # fmt: skip
     numbers = {name: [repr(float(number)) for number in numbers] for name, numbers in facts.items()}
     return {"shape": list(value.shape), **numbers}
 
 
 def _from_json(entry: Mapping[str, Any]) -> ValueBound:
-    names = ("norms", "factors", "size", "error", "peak", "limits")
+    names = ("norms", "factors", "limits", *PAIRS)
     facts = {name: np.array([float(number) for number in entry[name]]) for name in names}
     norms, (low, high) = tuple(facts["norms"].tolist()), facts["limits"].tolist()
     gains = NormGains(norms, facts["factors"].reshape(len(norms), len(norms)))
-    return ValueBound(tuple(entry["shape"]), gains, facts["size"], facts["error"], facts["peak"], (low, high))
+    return ValueBound(tuple(entry["shape"]), gains, limits=(low, high), **{name: facts[name] for name in PAIRS})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from berncert.polynomial import SmoothedHead, smooth
 
 MOST_REPELLED, REPULSIONS = 256, 500
 """Points up to which `_spread` works, as every pair counts, and its steps."""
+Start = Callable[[int, int], Tensor]
+"""(classes, dim) -> the directions (classes, dim) in which the classes start."""
 
 
 class Head(nn.Module):
@@ -29,18 +32,18 @@ class Head(nn.Module):
         return self.layers(features)  # type: ignore[no-any-return]
 
 
-def identity(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+def identity(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
     """logits = scale * (features - 1/2), without parameters to train: the features themselves are the logits."""
     if dim != classes:
         raise ValueError(f"expected dim = {classes}, as many features as classes, with the identity head, got {dim}")
-    return affine(dim, classes, scale, width, degree).requires_grad_(False)
+    return affine(dim, classes, scale, width, degree, start).requires_grad_(False)
 
 
-def affine(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
-    """A linear layer whose weights start as `directions`, one for each class, times the scale."""
+def affine(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
+    """A linear layer whose weights start as these directions, one for each class, times the scale."""
     layer = nn.Linear(dim, classes)
     with torch.no_grad():
-        layer.weight.copy_(scale * directions(classes, dim))
+        layer.weight.copy_(scale * start(classes, dim))
         layer.bias.copy_(-layer.weight.sum(dim=1) / 2)  # 0 in the middle of the cube
     return layer
 
@@ -69,13 +72,38 @@ def _spread(points: int, dim: int) -> Tensor:
     x = nn.functional.normalize(torch.randn(points, dim, generator=torch.Generator().manual_seed(0)).double())
     if points > MOST_REPELLED:
         return x.float()
-    for power, step in zip(*(torch.logspace(*ends, REPULSIONS).tolist() for ends in ((0.3, 2), (-1, -3))), strict=True):
+    powers, steps = torch.logspace(0.3, 2, REPULSIONS), torch.logspace(-1, -3, REPULSIONS)
+    for power, step in zip(powers.tolist(), steps.tolist(), strict=True):
         apart = x[:, None] - x
         squares = apart.square().sum(dim=2) + 4 * torch.eye(points)
         nearness = (squares.min() / squares) ** (power / 2 + 1)  # 1 for the nearest pair: no power overflows
         push = (nearness[:, :, None] * apart).sum(dim=1)
         x = nn.functional.normalize(x + step * push / push.norm(dim=1).max().clamp_min(1e-9))
     return x.float()
+
+
+def feature_sets(classes: int, dim: int) -> Tensor:
+    """Directions (classes, dim) for l-inf: minus the sum of the axes of a set of features, another set for each class.
+
+    All sets have the same size, the least that has enough sets, and use the features evenly. Features that are low
+    where one of their classes is can be learnt by one distance layer from how close each class is, and the difference
+    of two classes that share all but one feature is that of two features, as in the identity. With as many features as
+    classes, each class has a feature of its own, which is high.
+    """
+    if dim >= classes:
+        return torch.eye(classes, dim)
+    size = next((size for size in range(2, dim) if math.comb(dim, size) >= classes), None)
+    if size is None:
+        return directions(classes, dim)
+    used = [0] * dim
+    chosen: list[tuple[int, ...]] = []
+    free = list(combinations(range(dim), size))
+    while len(chosen) < classes:
+        chosen.append(min(free, key=lambda features: (sum(used[i] for i in features), features)))
+        free.remove(chosen[-1])
+        for i in chosen[-1]:
+            used[i] += 1
+    return torch.stack([-torch.eye(dim)[list(features)].sum(dim=0) for features in chosen])
 
 
 def _simplex(corners: int) -> Tensor:
@@ -85,15 +113,15 @@ def _simplex(corners: int) -> Tensor:
     return nn.functional.normalize(centred @ basis).float()
 
 
-def mlp(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+def mlp(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
     """A network with one hidden layer of tanh units."""
     return nn.Sequential(nn.Linear(dim, width), nn.Tanh(), nn.Linear(width, classes))
 
 
-def polynomial(dim: int, classes: int, scale: float, width: int, degree: int) -> nn.Module:
+def polynomial(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
     """A Bernstein polynomial whose coefficients are trained, and start as those of the affine head."""
-    start = smooth(affine(dim, classes, scale, width, degree), dim, degree)
-    return SmoothedHead(nn.Parameter(start.coefficients))
+    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree)
+    return SmoothedHead(nn.Parameter(straight.coefficients))
 
 
 HEADS: dict[str, Callable[..., nn.Module]] = {
@@ -101,8 +129,13 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
 }  # fmt: skip
 
 
-def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> Head:
-    """A new head of this kind; `scale` undoes the extractor's division by the side of its cube."""
+def build_head(
+    kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1, norm: float = 2.0
+) -> Head:
+    """A new head of this kind; `scale` undoes the extractor's division by the side of its cube.
+
+    Classes start as `directions` to train in l2, as `feature_sets` to train in l-inf.
+    """
     if kind not in HEADS:
         raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}{guess(str(kind), HEADS)}")
     if not (classes >= 2 and min(dim, width, degree) >= 1 and 0 < scale < math.inf):
@@ -111,7 +144,8 @@ def build_head(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: 
             f"classes={classes}, dim={dim}, width={width}, degree={degree}, scale={scale}"
         )
     description = {"kind": kind, "dim": dim, "classes": classes, "scale": scale, "width": width, "degree": degree}
-    return Head(HEADS[kind](dim, classes, scale, width, degree), description)
+    start = feature_sets if norm == math.inf else directions
+    return Head(HEADS[kind](dim, classes, scale, width, degree, start), description)
 
 
 def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> int:

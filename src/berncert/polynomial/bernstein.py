@@ -92,6 +92,17 @@ def restrict(coefficients: Tensor, lower: Tensor | Sequence[float], upper: Tenso
     return coefficients
 
 
+def restrict_rows(coefficients: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """`restrict` to a box for each row, (N, d) each: (N, K, n_1+1, ..., n_d+1); differentiable in all three."""
+    rows, sizes = len(lower), coefficients.shape[1:]
+    values = coefficients.movedim(0, -1).flatten(1).expand(rows, -1, -1)  # (N, n_1+1, the rest)
+    for axis, size in enumerate(sizes):
+        weights = _interval_weights(size - 1, lower[:, axis, None, None], upper[:, axis, None, None])
+        following = sizes[axis + 1] if axis + 1 < len(sizes) else len(coefficients)
+        values = (weights @ values).transpose(1, 2).reshape(rows, following, -1)  # this axis goes to the end
+    return values.reshape(rows, len(coefficients), *sizes)
+
+
 def split(coefficients: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The coefficients on the two halves of the cube, cut at the middle of one of its d axes (0 is the first).
 
@@ -138,7 +149,7 @@ def _interval_weights(degree: int, lower: Tensor, upper: Tensor) -> Tensor:
     basis with a different point at each step.
     """
     rows = torch.arange(degree + 1, device=lower.device).unsqueeze(1)
-    weights = torch.ones(degree + 1, 1, dtype=lower.dtype, device=lower.device)
+    weights = torch.ones(*lower.shape[:-2], degree + 1, 1, dtype=lower.dtype, device=lower.device)
     for step in range(degree):
         weights = _raise_degree(weights, torch.where(rows > step, upper, lower))
     return weights

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_index, checked_norm, is_real
 from berncert.polynomial import SmoothedHead
+from berncert.polynomial.bernstein import restrict_rows
 
 
 def certified_loss(
@@ -36,9 +37,10 @@ def certified_loss(
     features, in any p-norm: the network's Lipschitz constant in that norm (`berncert.lipschitz_bound`) times the radius
     in pixels. It may grow from 0 during the first part of the training.
 
-    Each rival's logit is raised by the most that it gains on the label's within the radius, to first order; for an
-    affine head that is the exact worst case. With `attack_steps` the features are moved instead, by so many steps of
-    gradient ascent: a fast head that bends can deceive the first order, and not these. Logits are divided by
+    Each rival's logit is raised by the most that it gains on the label's within the radius: in l-inf bounded by the
+    Bernstein coefficients on that box, else to first order; for an affine head both are the exact worst case. With
+    `attack_steps` the features are moved instead, by so many steps of gradient ascent: a fast head that bends can
+    deceive the first order, and not these. Logits are divided by
     `temperature`, and the loss multiplied by it: with a small one it rests as soon as an input keeps its class.
     """
     _check(features, labels, head, radius, temperature)
@@ -53,13 +55,19 @@ def tempered_cross_entropy(logits: Tensor, labels: Tensor, temperature: float) -
 
 
 def worst_logits(
-    features: Tensor, labels: Tensor, head: nn.Module, radius: float, norm: float, temperature: float, attack_steps: int
-) -> tuple[Tensor, Tensor]:
-    """The logits by which accuracy is counted, and those of the worst case, whose cross-entropy is the loss."""
-    if not attack_steps:
-        return raised_logits(head, features, labels, radius, norm)
-    logits = head(attacked_features(head, features, labels, radius, norm, temperature, attack_steps))
-    return logits, logits
+    features: Tensor, labels: Tensor, head: nn.Module, radius: float, norm: float, temperature: float,
+    attack_steps: int, *, affine: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The logits by which accuracy is counted, and those of the worst case, whose cross-entropy is the loss.
+
+    Of a head that is known to be `affine` first order is all there is: the same in l-inf as the enclosure, and cheaper.
+    """
+    if attack_steps:
+        logits = head(attacked_features(head, features, labels, radius, norm, temperature, attack_steps))
+        return logits, logits
+    if norm == math.inf and not affine:
+        return enclosed_logits(head, features, labels, radius)
+    return raised_logits(head, features, labels, radius, norm)
 
 
 def raised_logits(
@@ -75,6 +83,20 @@ def raised_logits(
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
     gains: Tensor = torch.linalg.vector_norm(slopes - own, _dual(norm), dim=2)
     return logits, logits + radius * gains
+
+
+def enclosed_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """The logits, and those with each rival's raised to where it can get, at most, in a box around the features.
+
+    The ball of l-inf is a box, and no polynomial exceeds its greatest Bernstein coefficient there. So the label's logit
+    is still the largest only if the class holds in the whole box, for every head; affine ones attain the bound.
+    """
+    smoothed = _require_smoothed(head)
+    lower, upper = (features - radius).clamp(0, 1), (features + radius).clamp(0, 1)
+    on_box = restrict_rows(smoothed.coefficients, lower, upper).flatten(2)
+    own = on_box.gather(1, labels[:, None, None].expand(-1, 1, on_box.shape[2]))
+    logits: Tensor = smoothed(features)
+    return logits, logits.gather(1, labels[:, None]) + (on_box - own).amax(dim=2)
 
 
 def attacked_features(

@@ -38,7 +38,7 @@ MOST_GRID_POINTS = 2**18
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": lambda parameters, settings: torch.optim.Adam(
-        parameters, settings.lr, betas=(0.9, 0.99), weight_decay=settings.weight_decay
+        parameters, settings.lr, betas=(0.9, 0.99), eps=settings.adam_epsilon, weight_decay=settings.weight_decay
     ),
     "sgd": lambda parameters, settings: torch.optim.SGD(
         parameters, settings.lr, momentum=0.9, nesterov=True, weight_decay=settings.weight_decay
@@ -260,7 +260,7 @@ def _evaluated_model(state: State, training: Dataset, device: torch.device) -> C
     if state.average is not None:
         model.load_state_dict(state.average.values)
     images = training.images[:: max(1, len(training) // SETTLING_IMAGES)][:SETTLING_IMAGES]
-    settle_means(model.extractor, (batch.to(device) for batch in images.split(EVALUATION_BATCH)))
+    settle_means(model.extractor, (batch.to(device) for batch in torch.split(images, EVALUATION_BATCH)))
     return model
 
 

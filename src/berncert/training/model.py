@@ -28,8 +28,9 @@ def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> C
         )  # fmt: skip
         scale = 1 / (extractor.lipschitz_estimate or 1.0)
         head = build_head(
-            settings.head, settings.dim, classes, scale=scale, width=settings.head_width, degree=settings.degree
-        )
+            settings.head, settings.dim, classes, scale=scale, width=settings.head_width, degree=settings.degree,
+            norm=recipe.training.norm,
+        )  # fmt: skip
     return Classifier(extractor, head)
 
 

@@ -17,7 +17,7 @@ from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import Head, smoothed
 from berncert.polynomial.head import evaluating
-from berncert.training.certified_loss import raised_logits, tempered_cross_entropy, worst_logits
+from berncert.training.certified_loss import tempered_cross_entropy, worst_logits
 from berncert.training.recipes.settings import TrainingSettings
 
 NEWTON_STEPS, BISECTIONS = 5, 30
@@ -48,8 +48,9 @@ def batch_loss(
     if settings.objective == "certified":
         reach = feature_radius(model, radius, settings.norm)
         clean, logits = worst_logits(
-            features, labels, head, reach, settings.norm, settings.temperature, settings.attack_steps
-        )
+            features, labels, head, reach, settings.norm, settings.temperature, settings.attack_steps,
+            affine=_is_affine(model.head),
+        )  # fmt: skip
     else:
         clean = logits = head(features)
     correct = clean.detach().argmax(dim=1) == labels
@@ -63,6 +64,10 @@ def head_of(model: Classifier, through: str) -> nn.Module:
     """The base head, or its Bernstein polynomial, with gradients to the same parameters."""
     head = model.head
     return smoothed(head, differentiable=True) if through == "smoothed" and isinstance(head, Head) else head
+
+
+def _is_affine(head: nn.Module) -> bool:
+    return isinstance(head, Head) and head.description["kind"] in ("identity", "affine")
 
 
 def lipschitz_estimate(model: Classifier, norm: float = 2.0) -> float | None:
@@ -148,5 +153,8 @@ def _nearest(start: Tensor, slope: Tensor, constant: Tensor) -> Tensor:
 
 @torch.no_grad()
 def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius: float, norm: float = 2.0) -> Tensor:
-    """Whether each image would be certified at this feature radius: to first order, and exact for affine heads."""
-    return raised_logits(head, features, labels, radius, norm)[1].argmax(dim=1) == labels
+    """Whether each image would be certified at this feature radius: exact for affine heads, but for rounding.
+
+    For others it is to first order in l2, and in l-inf a proof, but for rounding, that may miss some.
+    """
+    return worst_logits(features, labels, head, radius, norm, 1.0, 0)[1].argmax(dim=1) == labels

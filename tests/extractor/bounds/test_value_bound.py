@@ -16,6 +16,7 @@ from truth import INF
 from berncert.extractor import (
     GroupSort,
     Householder,
+    LinfDistance,
     MaxMin,
     Normalise,
     PotentialStep,
@@ -41,6 +42,10 @@ def assert_value_holds(network: nn.Module, images: Tensor, value: ValueBound | N
     error = (computed - exact).norm(dim=1)
     allowed = value.error[0] * lengths + value.error[1]
     assert (error <= allowed).all(), f"{network}: {error.max()} > {allowed.max()}"
+    entry_allowed = value.entry_error[0] * lengths + value.entry_error[1]
+    assert ((computed - exact).abs().amax(dim=1) <= entry_allowed).all(), f"{network}: an entry is off by more"
+    entry_most = (value.entry_size[0] * lengths + value.entry_size[1]) * (1 + 1e-12)
+    assert (exact.abs().amax(dim=1) <= entry_most).all()
     assert (exact.norm(dim=1) <= (value.size[0] * lengths + value.size[1]) * (1 + 1e-12)).all()
     assert (computed.abs().amax(dim=1) <= value.peak[0] * lengths + value.peak[1]).all()
     low, high = value.limits
@@ -193,3 +198,15 @@ def test_an_error_that_is_too_large_to_say_is_infinite_and_never_a_nan() -> None
             assert not np.isnan(numbers).any()
         assert math.isinf(value.error[0])
         assert math.isinf(value.peak[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_the_rounding_of_distance_layers_does_not_grow_with_their_width(seed: int, scale: float) -> None:
+    torch.manual_seed(seed)
+    layers = [LinfDistance(12, 40, spread=scale), LinfDistance(40, 40), LinfDistance(40, 3, negative=True)]
+    network = nn.Sequential(*layers, UnitCube(4 * scale)).eval()
+    assert_value_holds(network, scale * torch.randn(30, 12, dtype=torch.float64))
+    value = lipschitz_table(nn.Sequential(*layers).eval(), (12,), norm=INF, unit=SINGLE).value
+    assert value.entry_error[0] <= 30 * SINGLE  # a few roundings for each layer
+    assert value.error[0] <= 30 * SINGLE * math.sqrt(3)

@@ -25,6 +25,9 @@ class LayerBound:
     """The computed f(x) is off by at most this many relative roundings of (magnitude norm_2(x) + offset)."""
     magnitude: float | None = None
     """The 2-norm of the operation with absolute weights; by default the bound on its 2-norm."""
+    entries: tuple[float, float] | None = None
+    """(m, c), if every entry of the computed f(x) is off by at most this many relative roundings of m norm_inf(x) + c,
+    which no entry of f(x), and no number on the way, exceeds; None if only bounds in norm_2 are known."""
     intermediate: float = 1.0
     """No number that is computed on the way is greater than this many times (magnitude norm_2(x) + offset)."""
     limits: tuple[float, float] = (-INF, INF)

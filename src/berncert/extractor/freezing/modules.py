@@ -189,7 +189,8 @@ ACTIVATIONS = (
 TRANSLATIONS: dict[type[nn.Module], Translation] = {
     **dict.fromkeys(ACTIVATIONS, _activation),
     nn.Conv2d: _convolution, layers.PotentialStep: _potential_step, layers.Normalise: _normalise,
-    layers.Householder: _householder, layers.LinfDistance: _distance, nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
+    layers.Householder: _householder, layers.LinfDistance: _distance, nn.BatchNorm1d: _batch_norm,
+    nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
     nn.Softplus: _softplus, nn.Threshold: _threshold, nn.Softmax: _softmax, nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool, nn.AdaptiveMaxPool2d: _adaptive, nn.AdaptiveAvgPool2d: _adaptive,
     nn.Linear: lambda module, shape: [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))],

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
 from berncert.extractor.bounds.norm_gains import INF
-from berncert.extractor.distance import distances
+from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.distances import distances
 from berncert.extractor.operations.base import Layer
 
 
@@ -48,5 +49,6 @@ class Distance(Layer):
         all outputs together at most sqrt(outputs) |x|_2 + the length of these.
         """
         farthest = self.weight.abs().amax(dim=1) + self.bias.abs()
-        outputs = (len(self.weight),)
-        return LayerBound({(INF, INF): 1.0}, length(farthest), roundings=4, magnitude=norm_of_ones(outputs))
+        entries = 1.0, float(farthest.max()) * (1 + 2 * UNIT)
+        magnitude = norm_of_ones((len(self.weight),))
+        return LayerBound({(INF, INF): 1.0}, length(farthest), 4, magnitude, entries)

@@ -80,6 +80,7 @@ class TrainingSettings(Settings):
     epochs: int = setting(10, "passes over the training images", least=1)
     batch_size: int = setting(256, "images in one step", least=1)
     optimizer: str = setting("adam", "the optimizer", choices=("adam", "sgd"))
+    adam_epsilon: float = setting(1e-8, "adam: gradients far below it hardly move a weight", above=0)
     lr: float = setting(0.01, "the largest learning rate", above=0)
     head_lr: float = setting(1.0, "the head's learning rate, as a multiple of the extractor's", above=0)
     weight_decay: float = setting(0.0, "weight decay, towards 0", least=0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +50,7 @@ def plain_distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
     """`distances` in torch's own operations: for GPUs, and to check the compiled loops with."""
     p = cheap_norm(p)
     step = max(1, CHUNK // max(1, x.numel()))
-    return torch.cat([_plain(x, part, p) for part in weight.split(step)], dim=1)
+    return torch.cat([_plain(x, part, p) for part in torch.split(weight, step)], dim=1)
 
 
 def _plain(x: Tensor, weight: Tensor, p: float) -> Tensor:
@@ -61,20 +64,25 @@ def _plain(x: Tensor, weight: Tensor, p: float) -> Tensor:
 
 
 class _Compiled(torch.autograd.Function):
-    """`distances` in compiled loops; the weights are turned so that the loops run along the outputs."""
+    """`distances` in compiled loops; the weights are turned so that the loops run along the outputs.
+
+    Rows are shared out among torch's threads. The gradient of the weights is the sum of the threads' in their order.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, p: float) -> Tensor:
         p = cheap_norm(p)
         rows, turned = _even(x.detach()), _even(weight.detach().T)[:, : len(weight)].contiguous()
         out = torch.empty(len(rows), len(weight), dtype=x.dtype)
-        arrays = rows.numpy(), turned.numpy()
-        kernels.greatest(*arrays, out.numpy())
+        x_, w_, out_ = rows.numpy(), turned.numpy(), out.numpy()
+        shares = _shares(len(rows))
+        _each(shares, lambda _, part: kernels.greatest(x_[part], w_, out_[part]))
         if p < INF:
             unit, sums = out.clamp_(min=TINY), torch.empty_like(out)
-            kernels.power_sums(int(p) - 1)(*arrays, unit.numpy(), _least(p, x.dtype), sums.numpy())
+            unit_, sums_, least, kernel = unit.numpy(), sums.numpy(), _least(p, x.dtype), kernels.power_sums(int(p) - 1)
+            _each(shares, lambda _, part: kernel(x_[part], w_, unit_[part], least, sums_[part]))
             out = unit * sums.pow(1 / p)
-        ctx.p, ctx.shapes = p, (x.shape, weight.shape)
+        ctx.p, ctx.shape = p, x.shape
         ctx.save_for_backward(rows, turned, out)
         result = out[: len(x)].clone()
         result[x.detach().isnan().any(dim=1)] = math.nan  # the loops skip what is not a number
@@ -83,17 +91,40 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         rows, turned, out = ctx.saved_tensors
-        (count, inputs), (outputs, _) = ctx.shapes
-        gradient = F.pad(gradients[0], (0, 0, 0, len(rows) - count)).contiguous()
-        to_x, to_weight = torch.zeros_like(rows), torch.zeros_like(turned)
-        arrays, ends = (rows.numpy(), turned.numpy()), (gradient.numpy(), to_x.numpy(), to_weight.numpy())
-        if ctx.p == INF:
-            index = np.zeros(out.shape, np.int32)
-            kernels.attaining(*arrays, out.numpy(), index)
-            kernels.spread_gradient(*arrays, index, *ends)
-        else:
-            kernels.power_gradients(int(ctx.p) - 1)(*arrays, out.numpy(), _least(ctx.p, out.dtype), *ends)
-        return to_x[:count, :inputs], to_weight[:inputs].T, None
+        count, inputs = ctx.shape
+        shares = _shares(len(rows))
+        to_x, to_weight = torch.zeros_like(rows), turned.new_zeros(len(shares), *turned.shape)
+        gradient = F.pad(gradients[0], (0, 0, 0, len(rows) - count)).contiguous().numpy()
+        x_, w_, out_, to_x_, to_w_ = (value.numpy() for value in (rows, turned, out, to_x, to_weight))
+
+        def add_gradients(number: int, part: slice) -> None:
+            ends = gradient[part], to_x_[part], to_w_[number]
+            if ctx.p == INF:
+                index = np.zeros(out_[part].shape, np.int32)
+                kernels.attaining(x_[part], w_, out_[part], index)
+                kernels.spread_gradient(x_[part], w_, index, *ends)
+            else:
+                kernel = kernels.power_gradients(int(ctx.p) - 1)
+                kernel(x_[part], w_, out_[part], _least(ctx.p, out.dtype), *ends)
+
+        _each(shares, add_gradients)
+        return to_x[:count, :inputs], to_weight.sum(dim=0)[:inputs].T, None
+
+
+def _shares(rows: int) -> list[slice]:
+    """The rows, an even number, in as many even parts as torch has threads; parts of a few rows are not worth one."""
+    parts = max(1, min(torch.get_num_threads(), rows // 16))
+    ends = [2 * (rows // 2 * part // parts) for part in range(parts + 1)]
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def _each(shares: list[slice], work: Callable[[int, slice], None]) -> None:
+    """Work on every share, each in a thread of its own: compiled loops run beside each other."""
+    if len(shares) == 1:
+        work(0, shares[0])
+        return
+    with ThreadPoolExecutor(len(shares)) as threads:
+        list(threads.map(work, range(len(shares)), shares))
 
 
 def _even(x: Tensor) -> Tensor:

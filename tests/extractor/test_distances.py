@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 from networks import seeded
 from torch import Tensor
 
-from berncert.extractor.distance import cheap_norm, distances, plain_distances
+from berncert.extractor.distances import cheap_norm, distances, plain_distances
 
 INF = math.inf
 
@@ -51,7 +52,7 @@ def test_the_distance_is_torchs_own() -> None:
 def test_norms_fall_to_the_greatest_difference_as_p_grows() -> None:
     x, weight = seeded(5, 40), seeded(6, 40) + 0.2
     values = [distances(x, weight, p) for p in (9.0, 33.0, 129.0, 1025.0, INF)]
-    for larger, smaller in zip(values, values[1:], strict=False):
+    for larger, smaller in pairwise(values):
         assert (larger >= smaller - 1e-12).all()
     torch.testing.assert_close(values[-2], values[-1], rtol=40 ** (1 / 1025) - 1 + 1e-9, atol=0)
 
@@ -61,7 +62,8 @@ def test_no_power_overflows_or_vanishes_whatever_the_scale() -> None:
         x, weight = (scale * seeded(4, 10)).float().requires_grad_(), (scale * seeded(3, 10) + scale).float()
         for p in (9.0, 1025.0):
             found = distances(x, weight, p)
-            assert (found > 0).all() and found.isfinite().all()
+            assert (found > 0).all()
+            assert found.isfinite().all()
             assert all(part.isfinite().all() for part in gradients(found, x))
 
 
@@ -88,3 +90,20 @@ def test_rows_do_not_depend_on_each_other() -> None:
     x, weight = seeded(9, 30), seeded(7, 30)
     together = distances(x, weight)
     assert torch.equal(together, torch.cat([distances(row[None], weight) for row in x]))
+
+
+@pytest.mark.parametrize("p", [9.0, INF])
+def test_threads_share_the_rows(p: float) -> None:
+    x, weight = seeded(101, 6).requires_grad_(), seeded(5, 6).requires_grad_()
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            y = distances(x, weight, p)
+            found.append((y, *gradients(y, x, weight)))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0][0], found[1][0])
+    for one, several in zip(*found, strict=True):
+        torch.testing.assert_close(one, several, rtol=1e-12, atol=1e-12)
