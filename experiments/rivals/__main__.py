@@ -88,7 +88,9 @@ def gathered(chosen: argparse.Namespace) -> dict[str, Any]:
 def draw(name: str, record: dict[str, Any], path: Path) -> None:
     """Write the picture."""
     picture = PICTURES[name]
-    title = f"{NAMES[picture.dataset]}, {norm_name(picture.norm)}: what is proven, and what holds with some probability"
+    probable = any(curve["claim"] == "PROBABLE" for curve in record["curves"])
+    title = f"{NAMES[picture.dataset]}, {norm_name(picture.norm)}: what is proven"
+    title += ", and what holds with some probability" if probable else ""
     detail = "test images that are correct and keep their class; diamonds: figures that others published"
     path.parent.mkdir(parents=True, exist_ok=True)
     rivals_figure(picture, record["curves"], title, detail).savefig(path, dpi=150)
