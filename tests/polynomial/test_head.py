@@ -90,7 +90,7 @@ def test_an_exported_head_takes_any_number_of_rows(monkeypatch: pytest.MonkeyPat
         (np.zeros((2, 3)), TypeError, "expected coefficients as a torch tensor, got ndarray"),
         (torch.zeros(2, 3, dtype=torch.int64), TypeError, "expected floating coefficients, got torch.int64"),
         (torch.zeros(3), ValueError, r"at least one axis and every degree n_j >= 1, got \(3,\)"),
-        (torch.zeros(1, 3), ValueError, r"K >= 2 classes.* got \(1, 3\)"),
+        (torch.zeros(1, 3), ValueError, r"K >= 1 outputs.* got \(1, 3\)"),
         (torch.zeros(2, 3, 1), ValueError, r"every degree n_j >= 1, got \(2, 3, 1\)"),
         (torch.tensor([[0.0, 1.0], [0.0, float("nan")]]), ValueError, r"expected finite .* got nan at \(1, 1\)"),
     ],
