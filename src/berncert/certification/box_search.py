@@ -112,26 +112,37 @@ def _solve_alike(
     problem: Problem, asked: Questions, held: Ints, threads: int, max_seconds: float | None, progress: bool | None
 ) -> Answers:
     """Rows that hold the same axes fixed."""
+    samples, offset = samples_without(asked, held, problem.norm)
+    part = _run(problem, samples, held, asked.predicted, threads, max_seconds, progress)
+    return offset_answers(part, asked, held, offset, problem.norm)
+
+
+def samples_without(asked: Questions, held: Ints, norm: float) -> tuple[Samples, Floats]:
+    """The questions along the axes that are not held, and how far the held ones are from the sample already."""
     if not held.any():
-        samples = Samples(*asked[:4], np.zeros((len(asked.features), 0)), asked.target)
-        return _run(problem, samples, held, asked.predicted, threads, max_seconds, progress)
+        return Samples(*asked[:4], np.zeros((len(asked.features), 0)), asked.target), np.zeros(len(asked.features))
     free, fixed = held == 0, held == 1
-    aside = asked.weight[:, fixed] * (asked.low[:, fixed] - asked.features[:, fixed])
-    offset = _norm(aside, problem.norm)
+    offset = _norm(asked.weight[:, fixed] * (asked.low[:, fixed] - asked.features[:, fixed]), norm)
     target = np.where(offset > 0, math.inf, asked.target)
     parts = (np.ascontiguousarray(part[:, free]) for part in asked[:4])
-    samples = Samples(*parts, np.ascontiguousarray(asked.low[:, fixed]), target)
-    part = _run(problem, samples, held, asked.predicted, threads, max_seconds, progress)
+    return Samples(*parts, np.ascontiguousarray(asked.low[:, fixed]), target), offset
+
+
+def offset_answers(part: Answers, asked: Questions, held: Ints, offset: Floats, norm: float) -> Answers:
+    """What was found along the other axes, with the held ones put back: both distances make one, rounded outwards."""
+    if not held.any():
+        return part
+    free, fixed = held == 0, held == 1
     witness = np.full(asked.features.shape, np.nan)
     known = part.upper < math.inf
     witness[:, free] = part.witness
     witness[np.ix_(known, fixed)] = asked.low[np.ix_(known, fixed)]
-    both = [
-        np.where(offset > 0, _norm(np.stack([far, offset], axis=1), problem.norm) * (1 + way * ROUNDED), far)
+    radius, upper = (
+        np.where(offset > 0, _norm(np.stack([far, offset], axis=1), norm) * (1 + way * ROUNDED), far)
         for far, way in ((part.radius, -1), (part.upper, 1))
-    ]
-    radius = np.where(offset > 0, np.minimum(both[0], asked.target), both[0])
-    return Answers(part.predicted, radius, both[1], witness, part.rival, part.status, part.boxes)
+    )
+    radius = np.where(offset > 0, np.minimum(radius, asked.target), radius)
+    return Answers(part.predicted, radius, upper, witness, part.rival, part.status, part.boxes)
 
 
 def _norm(rows: Floats, p: float) -> Floats:
