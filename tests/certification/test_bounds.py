@@ -14,6 +14,9 @@ from random_heads import random_head
 
 import berncert
 from berncert import Status, bounds
+from berncert.certification.bounds import ranges
+from berncert.certification.box_search import Questions
+from berncert.certification.methods import Exact
 
 Terms = Mapping[tuple[int, ...], Fraction]
 
@@ -186,3 +189,24 @@ def test_certify_refuses_one_output_and_points_to_bounds() -> None:
 def test_boxes_that_make_no_sense_are_refused(low: list[float], high: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bounds(berncert.SmoothedHead(torch.rand(1, 3, 3).double()), low, high)
+
+
+@pytest.mark.parametrize("norm", [1, 1.5, 2, 3, math.inf])
+def test_ranges_within_a_radius_hold_and_are_nearly_taken(norm: float) -> None:
+    rng = np.random.default_rng(6)
+    head = random_head(rng, 2, (3, 2, 3), bend=0.7)
+    x, weight = rng.uniform(size=(15, 3)), rng.uniform(0.5, 3, (15, 3))
+    target = rng.uniform(0.05, 0.6, 15)
+    around = Questions.plain(x, target)._replace(weight=weight)
+    b = ranges(head, around, Exact(norm=norm, tolerance=1e-2), threads=1)
+    steps = rng.normal(size=(4000, 15, 3))
+    lengths = np.linalg.norm(steps, ord=norm, axis=-1, keepdims=True)
+    shrink = target[:, None] * rng.uniform(size=lengths.shape) ** 0.2
+    points = np.clip(x + steps / lengths * shrink / weight, 0, 1)
+    values = head(torch.tensor(points.reshape(-1, 3))).numpy().reshape(4000, 15, 2)
+    assert (values >= b.lower).all()
+    assert (values <= b.upper).all()
+    assert set(b.status.ravel()) == {Status.PROVEN}
+    for at in (b.argmin, b.argmax):
+        far = np.linalg.norm(weight[:, None] * (at - x[:, None]), ord=norm, axis=-1)
+        assert (far <= target[:, None] * (1 + 1e-12)).all()

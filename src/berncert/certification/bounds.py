@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certification.box_search import Watched, patterns_of, usable_cores
+from berncert.certification.box_search import Questions, Watched, patterns_of, usable_cores
 from berncert.certification.feature_space import STATUS
 from berncert.certification.inputs import checked_box, checked_points
 from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, pose, without_axes
@@ -71,13 +71,26 @@ def bounds(
     """
     method = Exact(tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
     low, high = _boxes(smoothed, lower, upper)
+    around = Questions.plain(low)._replace(low=low, high=high)
+    return ranges(smoothed, around, method, threads=threads, progress=progress)
+
+
+def ranges(
+    smoothed: SmoothedHead,
+    around: Questions,
+    method: Exact,
+    *,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Ranges:
+    """The ranges over the part of each row's box whose weighted distance from its features is at most its target."""
     coefficients = smoothed.coefficients.detach().cpu().double().numpy()
-    problem = pose(coefficients, norm=2.0, tolerance=method.tolerance, max_boxes=method.max_boxes)
+    problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
     exponent = math.frexp(float(np.abs(coefficients).max()))[1]
     workers = usable_cores() if threads is None else checked_count("threads", threads)
-    found = _Found.empty(len(low), len(coefficients), smoothed.dim)
-    for held, rows in patterns_of(low, high):
-        _search(problem, low, high, held, rows, workers, method.max_seconds, progress, found)
+    found = _Found.empty(len(around.low), len(coefficients), smoothed.dim)
+    for held, rows in patterns_of(around.low, around.high):
+        _search(problem, around, held, rows, workers, method.max_seconds, progress, found)
     with np.errstate(over="ignore"):
         ends = np.nextafter(np.ldexp(found.bound, exponent), -math.inf)
         values = np.ldexp(found.value, exponent)
@@ -112,8 +125,7 @@ class _Found:
 
 def _search(
     problem: Problem,
-    low: Floats,
-    high: Floats,
+    around: Questions,
     held: Ints,
     rows: Ints,
     threads: int,
@@ -123,13 +135,13 @@ def _search(
 ) -> None:
     """The rows that hold the same axes fixed."""
     free = held == 0
-    lo, hi = (np.ascontiguousarray(side[np.ix_(rows, free)]) for side in (low, high))
-    fixed = np.ascontiguousarray(low[np.ix_(rows, ~free)])
+    centre, lo, hi, weight = (np.ascontiguousarray(part[np.ix_(rows, free)]) for part in around[:4])
+    fixed = np.ascontiguousarray(around.low[np.ix_(rows, ~free)])
     part = _Found.empty(len(rows), len(problem.coefficients), int(free.sum()))
     if not free.any():
         _at_points(problem, fixed, part)
     else:
-        samples = Samples(lo, lo, hi, np.ones_like(lo), fixed, np.full(len(rows), math.inf))
+        samples = Samples(centre, lo, hi, weight, fixed, np.ascontiguousarray(around.target[rows]))
 
         def work(first: int, last: int, stop: Flags, clock: Floats, own: tuple[Problem, Whole, Any]) -> None:
             mine, whole, memory = own

@@ -18,6 +18,7 @@ class Status(StrEnum):
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
+    PROJECTED = "by a bound on the projection of the columns; the radius is valid but may not be the largest"
     ROUNDING = "float64 cannot separate the classes near the boundary; the radius is valid but may not be the largest"
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"

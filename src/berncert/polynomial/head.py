@@ -94,7 +94,7 @@ def smooth(
     degrees = degrees_per_axis(dim, degree)
     batch_size = checked_count("batch_size", batch_size)
     dtype, device = _placement(head, dtype, device)
-    check_fits(1, degrees, dtype, torch.device(device))  # with the fewest outputs, before anything is done
+    check_fits(2, degrees, dtype, torch.device(device))  # as for two classes, before anything is done
     samples: list[Tensor] = []
     with ExitStack() as stack:
         if not differentiable:

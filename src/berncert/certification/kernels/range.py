@@ -1,7 +1,8 @@
 """Compiled kernels: the branch and bound that proves the least value of one polynomial over a box.
 
 The enclosure, the minorants and the halving are those of the search for the distance, with the value as the objective.
-Besides, an axis along which the coefficients never fall (or never rise) on a box is replaced by its face.
+Besides, an axis along which the coefficients never fall (or never rise) on a box is replaced by its face. With a target,
+only points within it count: boxes beyond are dropped, and those across its rim get a multiplier for the ball.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 
 from berncert.certification.kernels.boxes import axis_to_halve, narrow, simplify
 from berncert.certification.kernels.compiled import borrowed, kernel
-from berncert.certification.kernels.distance import convex_least
+from berncert.certification.kernels.distance import convex_least, distance, length
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
 from berncert.certification.kernels.rows import BOXES, begin_row, expired, hold
@@ -58,14 +59,16 @@ def range_rows(
                 for n in range(m.margin.size):
                     m.margin[n] = p.coefficients[k, n] if side == 0 else -p.coefficients[k, n]
                 bound[i, k, side], value[i, k, side], status[i, k, side], boxes[i, k, side] = least_value(
-                    p, m, at[i, k, side], s, c
+                    p, m, a.target[i], at[i, k, side], s, c
                 )
         if stop[0]:
             return
 
 
 @kernel
-def least_value(problem: Problem, memory: Memory, point: Floats, stop: Flags, clock: Floats) -> tuple[float, float, int, int]:
+def least_value(
+    problem: Problem, memory: Memory, target: float, point: Floats, stop: Flags, clock: Floats
+) -> tuple[float, float, int, int]:
     """Of memory.margin over the box of the row: (bound, value at the point, status, boxes); the point is written.
 
     memory.net is not free for use between the boxes; memory.margin keeps the polynomial on the cube.
@@ -76,8 +79,8 @@ def least_value(problem: Problem, memory: Memory, point: Floats, stop: Flags, cl
     spread, root = enter_range(problem, memory, whole)
     best = np.inf
     for j in range(memory.x.size):
-        memory.x[j] = 0.5 * (memory.low[j] + memory.high[j])
-    best = improve(problem, memory, whole, best, point)
+        memory.x[j] = 0.5 * (memory.low[j] + memory.high[j]) if target == np.inf else memory.start[j]
+    best = improve(problem, memory, whole, target, best, point)
     bound = -np.inf
     boxes = n - n
     late = False
@@ -90,8 +93,9 @@ def least_value(problem: Problem, memory: Memory, point: Floats, stop: Flags, cl
             share = BUDGET_SHARES[stage]
             enter_range(problem, memory, whole)
             found, best, boxes = lowest(
-                problem, memory, whole, tolerance, share * problem.max_boxes, share, best, boxes, point, stop, clock
-            )
+                problem, memory, whole, target, tolerance, share * problem.max_boxes, share, best, boxes, point, stop,
+                clock,
+            )  # fmt: skip
             bound = max(bound, found)
             late = late or expired(clock, share)
             spent = boxes >= share * problem.max_boxes or expired(clock, share)
@@ -131,6 +135,7 @@ def lowest(
     problem: Problem,
     memory: Memory,
     whole: Floats,
+    target: float,
     tolerance: float,
     limit: float,
     share: float,
@@ -143,6 +148,7 @@ def lowest(
     """Search the box on the path: (a lower bound of the least value, the least value found, boxes)."""
     d = memory.x.size
     closed = np.inf
+    ball = euclidean(target, problem.norm, d)
     height = 1
     while height > 0:
         height -= 1
@@ -152,17 +158,20 @@ def lowest(
         if bound >= best - tolerance or boxes >= limit or stop[0] or expired(clock, share):
             closed = min(closed, bound)
             continue
+        if target < np.inf and beyond(problem, memory, height, target):
+            continue
         boxes += 1
         clock[BOXES] = boxes
-        n = keep_faces(memory, height)
+        n = keep_faces(memory, height, target == np.inf)
         b = memory.path[height, :n]
-        lower, axis = value_bound(memory, b, sizes, half, error)
+        diamond = target if problem.norm == 1.0 else np.inf
+        lower, axis = value_bound(memory, b, sizes, memory.centre[height], half, error, ball, diamond)
         bound = max(bound, lower)
         if bound < best - tolerance:
             for j in range(d):
                 place = memory.centre[height, j] + half[j] * memory.y[j]
                 memory.x[j] = min(memory.high[j], max(memory.low[j], place))
-            best = improve(problem, memory, whole, best, point)
+            best = improve(problem, memory, whole, target, best, point)
         if bound >= best - tolerance or half[axis] < 2.0**-HALVINGS or height + 2 > memory.bound.size:
             closed = min(closed, bound)
             continue
@@ -173,7 +182,22 @@ def lowest(
 
 
 @kernel
-def keep_faces(memory: Memory, at: int) -> int:
+def euclidean(target: float, p: float, d: int) -> float:
+    """The greatest 2-norm of a vector whose p-norm is at most the target, rounded up."""
+    return target if p <= 2.0 else target * d ** (0.5 - 1.0 / p) * (1.0 + 1e-12)
+
+
+@kernel
+def beyond(problem: Problem, memory: Memory, at: int, target: float) -> bool:
+    """Whether the whole box is further from the sample than the target; centres are exact to 64 roundoffs."""
+    for j in range(memory.t.size):
+        away = abs(memory.centre[at, j] - memory.start[j]) - memory.half[at, j] - 64.0 * ROUNDOFF
+        memory.t[j] = memory.weight[j] * max(0.0, away)
+    return bool(length(memory.t, problem.norm) > target * (1.0 + 1e-12))
+
+
+@kernel
+def keep_faces(memory: Memory, at: int, wanted: bool) -> int:
     """Where the coefficients rise, or fall, along a whole axis of the box, keep the face where they are least.
 
     The axis stays, with two equal coefficients and no width; the new number of coefficients is returned.
@@ -187,7 +211,7 @@ def keep_faces(memory: Memory, at: int) -> int:
     for j in range(sizes.size):
         size = sizes[j]
         rest //= size
-        if memory.half[at, j] == 0.0:
+        if memory.half[at, j] == 0.0 or not wanted:
             continue
         rising, falling = True, True
         for start in range(0, n, size * rest):
@@ -215,8 +239,21 @@ def keep_faces(memory: Memory, at: int) -> int:
 
 
 @kernel
-def value_bound(memory: Memory, b: Floats, sizes: Ints, half: Floats, error: float) -> tuple[float, int]:
-    """A lower bound of the polynomial on its box and the axis to halve; memory.y goes near to where it is least."""
+def value_bound(
+    memory: Memory,
+    b: Floats,
+    sizes: Ints,
+    centre: Floats,
+    half: Floats,
+    error: float,
+    ball: float,
+    diamond: float,
+) -> tuple[float, int]:
+    """A lower bound of the polynomial on its box and the axis to halve; memory.y goes near to where it is least.
+
+    Only points whose weighted 2-norm from the sample is at most `ball` count: for them Q + multiplier * (that norm
+    squared - ball squared) is at most Q, whatever the multiplier >= 0. Likewise for the 1-norm and `diamond`.
+    """
     d = sizes.size
     slope, curvature, y = memory.slope, memory.curvature, memory.y
     bound = least(b, b.size) - error
@@ -229,6 +266,11 @@ def value_bound(memory: Memory, b: Floats, sizes: Ints, half: Floats, error: flo
         flat -= abs(slope[j])
         y[j] = -np.copysign(1.0, slope[j])
     bound = max(bound, flat - (d + 8) * ROUNDOFF * size)
+    if diamond < np.inf:
+        start = constant + affine - error - 4.0 * ROUNDOFF * size
+        for j in range(d):
+            level = abs(slope[j]) / (memory.weight[j] * half[j])
+            bound = max(bound, diamond_bound(memory, start, centre, half, level, diamond))
     total = constant + quadratic - error - 4.0 * ROUNDOFF * size
     for j in range(d):
         memory.linear[j] = slope[j]
@@ -236,15 +278,75 @@ def value_bound(memory: Memory, b: Floats, sizes: Ints, half: Floats, error: flo
         for i in range(j):
             memory.matrix[i, j] = memory.matrix[j, i] = 0.5 * curvature[i, j]
     curved = convex_least(memory.matrix, memory.linear, total, size, y)
+    if ball < np.inf:
+        steepness = 0.0
+        for j in range(d):
+            steepness += (slope[j] / (memory.weight[j] * half[j])) ** 2
+        multiplier = 0.5 * np.sqrt(steepness) / ball
+        if 0.0 < multiplier < 1e100:
+            total -= multiplier * ball * ball * (1.0 + 1e-12)
+            size += 2.0 * multiplier * ball * ball
+            for j in range(d):
+                a = memory.weight[j] * half[j]
+                c = memory.weight[j] * (centre[j] - memory.start[j])
+                slack = memory.weight[j] * 64.0 * ROUNDOFF  # of the centre and the half
+                memory.linear[j] = slope[j] + 2.0 * multiplier * a * c
+                memory.matrix[j, j] = curvature[j, j] + multiplier * a * a
+                for i in range(j):
+                    memory.matrix[i, j] = memory.matrix[j, i] = 0.5 * curvature[i, j]
+                total += multiplier * c * c - 4.0 * multiplier * slack * (abs(a) + abs(c) + slack)
+                size += multiplier * (abs(a) + abs(c)) ** 2
+            copy(y, d, memory.z)
+            rounder = convex_least(memory.matrix, memory.linear, total, size, y)
+            if rounder > curved:
+                curved = rounder
+            else:
+                copy(memory.z, d, y)
     for j in range(d):
         memory.t[j] = 1.0
     return max(bound, curved), axis_to_halve(curvature, half, memory.t, y, quadratic)
 
 
 @kernel
-def improve(problem: Problem, memory: Memory, whole: Floats, best: float, point: Floats) -> float:
-    """Descend from memory.x inside the row's box, if it is promising; the least value found so far, and its point."""
+def diamond_bound(
+    memory: Memory, start: float, centre: Floats, half: Floats, level: float, diamond: float
+) -> float:
+    """A lower bound of start + slope . y over the part of the box whose weighted 1-norm is at most `diamond`.
+
+    Per unit of the distance the slope is k + h, k being it cut to +-level: k . t >= -level * diamond on the diamond,
+    h . t has its least value on the box. Any level gives a valid bound.
+    """
+    total = start - level * diamond
+    size = abs(start) + level * diamond
+    for j in range(centre.size):
+        a = memory.weight[j] * half[j]
+        c = memory.weight[j] * (centre[j] - memory.start[j])
+        g = memory.slope[j] / a
+        k = min(level, max(-level, g))
+        slack = abs(k) * memory.weight[j] * 64.0 * ROUNDOFF  # of the centre and the half
+        total -= k * c + abs(g - k) * a + 2.0 * slack
+        size += abs(k * c) + abs(g) * a + slack
+    total -= (4 * centre.size + 32) * ROUNDOFF * size
+    return total if total > -np.inf else -np.inf  # a NaN proves nothing
+
+
+@kernel
+def pull_in(problem: Problem, memory: Memory, x: Floats, target: float) -> None:
+    """Move a point along its ray to the sample until it is within the target."""
+    reached = distance(x, memory.start, memory.weight, problem.norm, memory.t)
+    if reached > target * (1.0 - 1e-13):
+        part = target / reached * (1.0 - 1e-12)
+        for j in range(x.size):
+            place = memory.start[j] + part * (x[j] - memory.start[j])
+            x[j] = min(memory.high[j], max(memory.low[j], place))
+
+
+@kernel
+def improve(problem: Problem, memory: Memory, whole: Floats, target: float, best: float, point: Floats) -> float:
+    """Descend from memory.x inside the row's box and target: the least value found so far, and its point."""
     x, gradient = memory.x, memory.gradient
+    if target < np.inf:
+        pull_in(problem, memory, x, target)
     value = value_and_gradient(
         whole, problem.sizes, x, gradient, memory.here, memory.there, memory.scratch
     )
@@ -260,6 +362,9 @@ def improve(problem: Problem, memory: Memory, whole: Floats, best: float, point:
         for j in range(x.size):
             width = memory.high[j] - memory.low[j]
             memory.z[j] = min(memory.high[j], max(memory.low[j], x[j] - pace * width * gradient[j] / steepest))
+        if target < np.inf:
+            pull_in(problem, memory, memory.z, target)
+        for j in range(x.size):
             moved = max(moved, abs(memory.z[j] - x[j]))
         if moved == 0.0:
             break
