@@ -84,6 +84,12 @@ def ranges(
     progress: bool | None = None,
 ) -> Ranges:
     """The ranges over the part of each row's box whose weighted distance from its features is at most its target."""
+    if method.norm == math.inf:  # the points within the target are a box
+        reach = around.target[:, None] / around.weight * (1 + 2.0**-50) + 2.0**-50
+        low, high = np.maximum(around.low, around.features - reach), np.minimum(around.high, around.features + reach)
+        around = around._replace(
+            low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf)
+        )
     coefficients = smoothed.coefficients.detach().cpu().double().numpy()
     problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
     exponent = math.frexp(float(np.abs(coefficients).max()))[1]

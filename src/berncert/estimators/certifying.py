@@ -98,6 +98,10 @@ def nearest_wanted(
         return np.asarray(model._outputs(rows).argmax(axis=1) == wanted)
 
     def asked(problem: Problem) -> Callable[[Questions, Ints], Answers]:
+        if len(model.classes_) == 2:  # then the other class is not to hold, which compiles nothing new
+            return lambda questions, rows: solve(
+                problem, questions._replace(predicted=1 - wanted[rows]), max_seconds=method.max_seconds, **execution
+            )
         return lambda questions, rows: solve_wanted(
             problem, questions, wanted[rows], max_seconds=method.max_seconds, **execution
         )

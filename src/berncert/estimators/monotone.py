@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 
 ROUNDOFF = 2.0**-53
+EXACT_SIZE = 2000
+"""Coefficients of a polynomial that are worth looking at in exact rationals: a second or so."""
 
 
 class Direction(StrEnum):
@@ -93,11 +96,36 @@ def direction_along(
     at_least, at_greatest = found.argmin[0, 0], found.argmax[0, 0]
     if not len(axes):
         return Direction.CONSTANT, 0.0, 0.0, at_least, at_greatest
+    if len(axes) == 1 and coefficients.size <= EXACT_SIZE:  # where the least slope is 0, float64 cannot say so
+        sign = float(np.sign(along[axes[0]]))
+        tiny = 1e-9 * max(abs(least), abs(greatest))
+        if -tiny <= least < 0 and never_falls(sign * coefficients, int(axes[0]), low, high):
+            least = 0.0
+        if 0 < greatest <= tiny and never_falls(-sign * coefficients, int(axes[0]), low, high):
+            greatest = 0.0
     if least >= 0:
         return Direction.INCREASING, least, greatest, at_least, at_greatest
     if greatest <= 0:
         return Direction.DECREASING, least, greatest, at_least, at_greatest
     return Direction.UNKNOWN, least, greatest, at_least, at_greatest
+
+
+def never_falls(coefficients: Floats, axis: int, low: Floats, high: Floats) -> bool:
+    """Whether the coefficients on the box never fall along an axis, in exact rationals; then the polynomial does not."""
+    net = np.array([Fraction(float(v)) for v in coefficients.ravel()], dtype=object).reshape(coefficients.shape)
+    for j in range(net.ndim):
+        n = net.shape[j] - 1
+        ends = Fraction(float(low[j])), Fraction(float(high[j]))
+        lines = np.moveaxis(net, j, 0)
+        made = []
+        for m in range(n + 1):  # the blossom at m times the upper and n - m times the lower end
+            row = lines
+            for step in range(n):
+                t = ends[1] if step < m else ends[0]
+                row = row[:-1] * (1 - t) + row[1:] * t
+            made.append(row[0])
+        net = np.moveaxis(np.stack(made), 0, j)
+    return bool((np.diff(net, axis=axis) >= 0).all())
 
 
 def directions_of_columns(reduction: Reduction, column: int) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from berncert.certification.kernels.boxes import axis_to_halve, narrow, simplify
 from berncert.certification.kernels.compiled import borrowed, kernel
-from berncert.certification.kernels.distance import convex_least, distance, length
+from berncert.certification.kernels.distance import convex_least, distance, dual_exponent, length
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
 from berncert.certification.kernels.rows import BOXES, begin_row, expired, hold
@@ -164,8 +164,9 @@ def lowest(
         clock[BOXES] = boxes
         n = keep_faces(memory, height, target == np.inf)
         b = memory.path[height, :n]
-        diamond = target if problem.norm == 1.0 else np.inf
-        lower, axis = value_bound(memory, b, sizes, memory.centre[height], half, error, ball, diamond)
+        lower, axis = value_bound(
+            memory, b, sizes, memory.centre[height], half, error, target, problem.norm, ball
+        )
         bound = max(bound, lower)
         if bound < best - tolerance:
             for j in range(d):
@@ -246,13 +247,14 @@ def value_bound(
     centre: Floats,
     half: Floats,
     error: float,
+    target: float,
+    norm: float,
     ball: float,
-    diamond: float,
 ) -> tuple[float, int]:
     """A lower bound of the polynomial on its box and the axis to halve; memory.y goes near to where it is least.
 
-    Only points whose weighted 2-norm from the sample is at most `ball` count: for them Q + multiplier * (that norm
-    squared - ball squared) is at most Q, whatever the multiplier >= 0. Likewise for the 1-norm and `diamond`.
+    Only points within the target of the sample count, and their weighted 2-norm is at most `ball`: for them Q +
+    multiplier * (that norm squared - ball squared) is at most Q, whatever the multiplier >= 0.
     """
     d = sizes.size
     slope, curvature, y = memory.slope, memory.curvature, memory.y
@@ -266,11 +268,13 @@ def value_bound(
         flat -= abs(slope[j])
         y[j] = -np.copysign(1.0, slope[j])
     bound = max(bound, flat - (d + 8) * ROUNDOFF * size)
-    if diamond < np.inf:
+    if target < np.inf:
         start = constant + affine - error - 4.0 * ROUNDOFF * size
-        for j in range(d):
-            level = abs(slope[j]) / (memory.weight[j] * half[j])
-            bound = max(bound, diamond_bound(memory, start, centre, half, level, diamond))
+        bound = max(bound, support_bound(memory, start, centre, half, np.inf, norm, target))
+        if norm == 1.0:
+            for j in range(d):
+                level = abs(slope[j]) / (memory.weight[j] * half[j])
+                bound = max(bound, support_bound(memory, start, centre, half, level, norm, target))
     total = constant + quadratic - error - 4.0 * ROUNDOFF * size
     for j in range(d):
         memory.linear[j] = slope[j]
@@ -308,25 +312,27 @@ def value_bound(
 
 
 @kernel
-def diamond_bound(
-    memory: Memory, start: float, centre: Floats, half: Floats, level: float, diamond: float
+def support_bound(
+    memory: Memory, start: float, centre: Floats, half: Floats, level: float, norm: float, target: float
 ) -> float:
-    """A lower bound of start + slope . y over the part of the box whose weighted 1-norm is at most `diamond`.
+    """A lower bound of start + slope . y over the points of the box within the target of the sample.
 
-    Per unit of the distance the slope is k + h, k being it cut to +-level: k . t >= -level * diamond on the diamond,
-    h . t has its least value on the box. Any level gives a valid bound.
+    Per unit of the distance the slope is k + h, k being it cut to +-level: k . t >= -dual norm of k * target for these
+    points, h . t has its least value on the box. Any level gives a valid bound.
     """
-    total = start - level * diamond
-    size = abs(start) + level * diamond
+    total = start
+    size = abs(start)
     for j in range(centre.size):
         a = memory.weight[j] * half[j]
         c = memory.weight[j] * (centre[j] - memory.start[j])
         g = memory.slope[j] / a
         k = min(level, max(-level, g))
+        memory.t[j] = k
         slack = abs(k) * memory.weight[j] * 64.0 * ROUNDOFF  # of the centre and the half
         total -= k * c + abs(g - k) * a + 2.0 * slack
         size += abs(k * c) + abs(g) * a + slack
-    total -= (4 * centre.size + 32) * ROUNDOFF * size
+    far = length(memory.t, dual_exponent(norm)) * target
+    total -= far + (4 * centre.size + 64) * ROUNDOFF * (size + far)
     return total if total > -np.inf else -np.inf  # a NaN proves nothing
 
 
