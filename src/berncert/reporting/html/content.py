@@ -15,6 +15,7 @@ from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_s
 from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.reporting.html.results import Results, results_of
+from berncert.reporting.html.table_rows import things
 from berncert.runs.records import Run
 
 MOST_RUNS = 10
@@ -196,7 +197,7 @@ def _lead(groups: Sequence[Group]) -> str:
     group = dict(drawn)[entry]
     assert entry.reading is not None
     kept = _LEADS[entry.claim].format(norm=group.norm, radius=group.scale.text(group.start))
-    of = f"{len(entry.run):,} images{f' of {entry.data}' if entry.run.about else ''}"
+    of = f"{len(entry.run):,} {things(entry.run.about)}{f' of {entry.data}' if entry.run.about else ''}"
     share = entry.reading.percent(group.start)
     result = f"f {of}, {entry.clean_accuracy}\u00a0% are classified correctly and {share}\u00a0% {kept}."
     return f"O{result}" if len(drawn) == 1 else f"{entry.label}: o{result}"
