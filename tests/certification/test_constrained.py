@@ -143,7 +143,9 @@ def test_long_work_is_forecast() -> None:
     rng = np.random.default_rng(5)
     head = random_head(rng, 2, (2,) * 12, bend=3.0)
     with pytest.warns(LongWorkWarning, match=r"2 rows may take up to .* a box of 531,441 coefficients takes"):
-        certify(head, rng.uniform(size=(2, 12)), max_boxes=10**9, max_seconds=40.0, tolerance=0.9, radius=1e-9, threads=1)
+        certify(
+            head, rng.uniform(size=(2, 12)), max_boxes=10**9, max_seconds=40.0, tolerance=0.9, radius=1e-9, threads=1
+        )
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,9 @@ def admissible_rows(
     spread = np.array([20.0, 2.0, 25.0, 10.0, 1.0, 1.0, 1.0])
     rows = x + rng.normal(size=(count, len(x))) * spread * rng.uniform(0, 1.5, (count, 1))
     if np.isfinite(near).all():
-        rows[: count // 2] = near + rng.normal(size=(count // 2, len(x))) * spread * 10 ** rng.uniform(-5, 0, (count // 2, 1))
+        rows[: count // 2] = near + rng.normal(size=(count // 2, len(x))) * spread * 10 ** rng.uniform(
+            -5, 0, (count // 2, 1)
+        )
     place = names.index
     for j, limit in options.get("lower", {}).items():
         rows[:, place(j)] = np.maximum(rows[:, place(j)], limit)

@@ -197,7 +197,10 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
     [
         ({"fixed": ["agee"]}, "got 'agee'; did you mean age"),
         ({"fixed": [9]}, "a number below 7"),
-        ({"lower": {"income": 9.0}, "upper": {"income": 1.0}}, "expected an admissible value in every column, got none"),
+        (
+            {"lower": {"income": 9.0}, "upper": {"income": 1.0}},
+            "expected an admissible value in every column, got none",
+        ),
         ({"categories": [["age", "own"]]}, "exactly one 1 among the columns"),
         ({"whole": ["children"], "lower": {"children": 0.2}, "upper": {"children": 0.8}}, "admissible value"),
         ({"lower": np.zeros((3, 3))}, r"a row of 7 or a table of shape \(10, 7\)"),

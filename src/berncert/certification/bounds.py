@@ -87,9 +87,7 @@ def ranges(
     if method.norm == math.inf:  # the points within the target are a box
         reach = around.target[:, None] / around.weight * (1 + 2.0**-50) + 2.0**-50
         low, high = np.maximum(around.low, around.features - reach), np.minimum(around.high, around.features + reach)
-        around = around._replace(
-            low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf)
-        )
+        around = around._replace(low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf))
     coefficients = smoothed.coefficients.detach().cpu().double().numpy()
     problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
     exponent = math.frexp(float(np.abs(coefficients).max()))[1]
@@ -164,8 +162,9 @@ def _search(
     for all_rows, some in ((found.bound, part.bound), (found.value, part.value)):
         all_rows[rows] = some
     found.status[rows], found.boxes[rows] = part.status, part.boxes
-    found.point[np.ix_(rows, range(found.point.shape[1]), range(2), np.flatnonzero(free))] = part.point
-    found.point[np.ix_(rows, range(found.point.shape[1]), range(2), np.flatnonzero(~free))] = fixed[:, None, None]
+    points = np.empty((len(rows), *found.point.shape[1:]))
+    points[..., free], points[..., ~free] = part.point, fixed[:, None, None]
+    found.point[rows] = points
 
 
 def _at_points(problem: Problem, points: Floats, part: _Found) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -52,7 +52,8 @@ class Questions(NamedTuple):
 
     def rows(self, chosen: Ints) -> Questions:
         """Some of the rows."""
-        return Questions(*(np.ascontiguousarray(part[chosen]) for part in self))
+        parts: list[Any] = [np.ascontiguousarray(part[chosen]) for part in self]
+        return Questions(*parts)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def samples_without(asked: Questions, held: Ints, norm: float) -> tuple[Samples,
     free, fixed = held == 0, held == 1
     offset = _norm(asked.weight[:, fixed] * (asked.low[:, fixed] - asked.features[:, fixed]), norm)
     target = np.where(offset > 0, math.inf, asked.target)
-    parts = (np.ascontiguousarray(part[:, free]) for part in asked[:4])
+    parts: list[Any] = [np.ascontiguousarray(part[:, free]) for part in asked[:4]]
     return Samples(*parts, np.ascontiguousarray(asked.low[:, fixed]), target), offset
 
 

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from berncert.certification.kernels import search
-from berncert.certification.kernels.problem import Problem, Samples, allocate, without_axes
+from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, without_axes
 from berncert.certification.kernels.rows import new_clock
 from berncert.foundation.arrays import Ints
 
@@ -22,9 +22,7 @@ class LongWorkWarning(UserWarning):
     """The work that begins may take long."""
 
 
-def warn_of_long_work(
-    problem: Problem, samples: Samples, held: Ints, threads: int, max_seconds: float | None
-) -> None:
+def warn_of_long_work(problem: Problem, samples: Samples, held: Ints, threads: int, max_seconds: float | None) -> None:
     """Warn before work that may take more than a minute, if its boxes are large; with how long at most, and why."""
     small, whole = without_axes(problem, held)
     count = len(samples.features)
@@ -45,7 +43,7 @@ def warn_of_long_work(
         )
 
 
-def _seconds_per_box(problem: Problem, whole: search.Whole, samples: Samples) -> float:
+def _seconds_per_box(problem: Problem, whole: Whole, samples: Samples) -> float:
     """Measured on the first row, given up after a few boxes."""
     memory, outputs = allocate(problem), (np.full(1, -1, np.int64), np.zeros(1), np.zeros(1))
     witness, others = np.zeros((1, problem.sizes.size)), [np.zeros(1, np.int64) for _ in range(3)]

@@ -121,7 +121,5 @@ def checked_points(given: Any, name: str, dim: int) -> Floats:
 def _spread(given: npt.NDArray[Any], name: str, shape: tuple[int, ...]) -> Floats:
     """(d,) or (N, d) as (N, d), in float64."""
     if given.shape not in (shape[1:], shape):
-        raise ValueError(
-            f"expected {name} of shape {shape[1:]} (the same for all rows) or {shape}, got {given.shape}"
-        )
+        raise ValueError(f"expected {name} of shape {shape[1:]} (the same for all rows) or {shape}, got {given.shape}")
     return np.array(np.broadcast_to(given.astype(np.float64), shape), order="C")

@@ -66,9 +66,7 @@ def _search(
         classes, size = mine.coefficients.shape
         return mine, whole, memory, np.empty((len(memory.bound), classes - 1, size))
 
-    def work(
-        first: int, last: int, stop: Flags, clock: Floats, own: tuple[Problem, Whole, Memory, Floats]
-    ) -> None:
+    def work(first: int, last: int, stop: Flags, clock: Floats, own: tuple[Problem, Whole, Memory, Floats]) -> None:
         mine, whole, memory, paths = own
         wanted_rows(
             mine, memory, paths, whole, samples, goals, first, last, stop, clock, part.radius, part.upper, part.witness,

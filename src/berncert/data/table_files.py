@@ -45,7 +45,9 @@ class TableFile:
     sha256: str
 
 
-def read_table(path: str | PathLike[str], target: str, *, leave_out: Sequence[str] = (), drop_missing: bool = False) -> TableFile:
+def read_table(
+    path: str | PathLike[str], target: str, *, leave_out: Sequence[str] = (), drop_missing: bool = False
+) -> TableFile:
     """The table of a CSV file (separated by comma, semicolon or tab, with names in its first line) or a parquet file.
 
     Columns of words become one 0/1 column for each word. leave_out: columns that are not read. Rows with missing

@@ -111,9 +111,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         self.agreement_ = self._agreement(x, estimator, reduction, head)
         return self
 
-    def _prepared(
-        self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any
-    ) -> tuple[Reduction, Any]:
+    def _prepared(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> tuple[Reduction, Any]:
         """The reduction of these rows, and the base model, fitted on what it sees of them if it is not yet."""
         names = self._names()
         count = x.shape[1]
@@ -243,9 +241,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
 
     # ---- proven ----
 
-    def _ranges(
-        self, x: Floats, radius: float, norm: float, constraints: ConstraintOptions, **options: Any
-    ) -> Ranges:
+    def _ranges(self, x: Floats, radius: float, norm: float, constraints: ConstraintOptions, **options: Any) -> Ranges:
         """Ranges of all outputs within the radius of each row; of several routes, the tightest of each end."""
         if not is_real(radius) or not 0 <= radius < math.inf:
             raise ValueError(f"expected a radius >= 0, finite, got {radius!r}")
@@ -305,9 +301,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
                     ends[axis] = min(1.0, max(0.0, place * (way if place > 0 else 2 - way)))
         if not (low <= high).all():
             raise ValueError("expected lower <= upper in every column, inside the domain")
-        return [
-            self._direction(output, column, low, high, tolerance, max_boxes, threads) for column in range(count)
-        ]
+        return [self._direction(output, column, low, high, tolerance, max_boxes, threads) for column in range(count)]
 
     def save(self, path: Any) -> None:
         """Write the model to a skops file, which `berncert.estimators.load` reads without running any code of it."""
@@ -329,5 +323,3 @@ def _tighter(a: Ranges, b: Ranges) -> Ranges:
         np.where(low & high, b.status, a.status),
         a.boxes + b.boxes,
     )
-
-

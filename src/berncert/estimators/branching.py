@@ -121,7 +121,7 @@ class Brancher:
             low[axis] = low[axis] if column >= 0 and np.isfinite(node.low[column]) else 0.0
             high[axis] = high[axis] if column >= 0 and np.isfinite(node.high[column]) else 1.0
         origin = np.clip(self.raw[i], 0.0, 1.0)
-        for axis in np.flatnonzero((self.raw[i] < 0) | (self.raw[i] > 1)):
+        for axis in map(int, np.flatnonzero((self.raw[i] < 0) | (self.raw[i] > 1))):
             if axis in node.inside:
                 origin[axis] = self.raw[i, axis]
             elif axis not in node.away:  # it stays outside

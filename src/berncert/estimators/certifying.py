@@ -30,6 +30,10 @@ NUDGES = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-5)
 """How much further than the witness a counterfactual is put, until the model as computed agrees that it flips."""
 
 
+STILL = 1e-11
+"""A feature that moves less than this stays where it is."""
+
+
 class Model(Protocol):
     """What is needed of a fitted classifier."""
 
@@ -195,7 +199,7 @@ def _counterfactuals(
     rows, upper = np.full(x.shape, np.nan), np.full(len(x), math.inf)
     missing = np.isfinite(answers.upper)
     witness = np.where(missing[:, None], answers.witness, 0.0)
-    still = witness == np.clip(brancher.raw, 0.0, 1.0)
+    still = np.abs(witness - np.clip(brancher.raw, 0.0, 1.0)) <= STILL  # whether it still flips is checked below
     plain = reduction.moved(x, witness, still)
     for nudge in NUDGES:
         tried = plain + nudge * (plain - x)

@@ -53,7 +53,7 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         found: npt.NDArray[Any] = self.classes_[self._outputs(x).argmax(axis=1)]
         return found
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """(N, K): the smoothed probabilities; they are >= 0 and sum to 1, as the base model's do."""
         return self._outputs(self._rows(X))

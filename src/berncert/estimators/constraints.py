@@ -46,9 +46,7 @@ class Admissible:
     groups: tuple[tuple[int, ...], ...]
 
 
-def admissible(
-    x: Floats, reduction: Reduction, names: Sequence[str] | None, options: ConstraintOptions
-) -> Admissible:
+def admissible(x: Floats, reduction: Reduction, names: Sequence[str] | None, options: ConstraintOptions) -> Admissible:
     """What the options say, checked against the table and the reduction."""
     unknown = set(options) - set(OPTIONS)
     if unknown:
@@ -113,7 +111,7 @@ def _check_reduction(
     groups: Sequence[Sequence[int]],
 ) -> None:
     """Only columns with an axis of their own can be constrained."""
-    limited = np.isfinite(low).any(axis=0) | np.isfinite(high).any(axis=0)
+    limited = np.asarray(np.isfinite(low).any(axis=0) | np.isfinite(high).any(axis=0))
     limited[[*whole, *(j for group in groups for j in group)]] = True
     bad = [int(j) for j in reduction.mixed if limited[j]]
     if bad:

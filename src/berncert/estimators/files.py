@@ -37,9 +37,7 @@ def load(path: Any, *, trusted: tuple[str, ...] = ()) -> Any:
     except Exception as error:
         raise ValueError(f"expected a skops file with a model of a table, got {path} ({error})") from error
     own = [name for name in unknown if name in TRUSTED or name in trusted]
-    foreign = [
-        name for name in unknown if name not in own and (not name.startswith(SAFE_HOMES) or name in DANGEROUS)
-    ]
+    foreign = [name for name in unknown if name not in own and (not name.startswith(SAFE_HOMES) or name in DANGEROUS)]
     if foreign:
         raise ValueError(
             f"expected a file with types that are known, got {', '.join(foreign)} in {path}; if you trust them, pass "

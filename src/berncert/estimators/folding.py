@@ -43,7 +43,8 @@ def seen_directions(estimator: Any, scale: Floats) -> Floats | None:
     for _, step in estimator.steps[:-1]:
         if step in (None, "passthrough"):
             continue
-        part = STEPS.get(type(step).__name__, lambda step, count: None)(step, len(matrix))
+        known = STEPS.get(type(step).__name__)
+        part = None if known is None else known(step, len(matrix))
         if part is None:
             break
         matrix = np.asarray(part, dtype=np.float64) @ matrix

@@ -111,7 +111,7 @@ def direction_along(
 
 
 def never_falls(coefficients: Floats, axis: int, low: Floats, high: Floats) -> bool:
-    """Whether the coefficients on the box never fall along an axis, in exact rationals; then the polynomial does not."""
+    """Whether the coefficients on the box, in exact rationals, never fall along an axis; nor does the polynomial then."""
     net = np.array([Fraction(float(v)) for v in coefficients.ravel()], dtype=object).reshape(coefficients.shape)
     for j in range(net.ndim):
         n = net.shape[j] - 1
@@ -142,7 +142,13 @@ def directions_of_columns(reduction: Reduction, column: int) -> Floats:
 
 
 def pairs_along(
-    head: SmoothedHead, reduction: Reduction, output: int, column: int, features: Floats, rises: bool, box: tuple[Floats, Floats]
+    head: SmoothedHead,
+    reduction: Reduction,
+    output: int,
+    column: int,
+    features: Floats,
+    rises: bool,
+    box: tuple[Floats, Floats],
 ) -> Floats | None:
     """Two rows around these features that differ in one column and show that the output rises, or falls, along it."""
     row = reduction.rows(features[None])[0]

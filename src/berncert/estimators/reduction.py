@@ -132,7 +132,8 @@ class Reduction:
         safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)[:, None]
         lengths: Floats = np.linalg.norm(steps / safe, ord=norm, axis=1) * safe[:, 0]
         slack = (x.shape[1] + 32) * 2 * ROUNDOFF
-        return lengths * (1 + slack if up else 1 - slack)
+        rounded: Floats = lengths * (1 + slack if up else 1 - slack)
+        return rounded
 
     def radius(self, x: Floats, feature_radius: Floats, route: tuple[float, Floats, float]) -> Floats:
         """How far, in columns, the features of each row are proven to stay within their radius, as computed."""
@@ -150,7 +151,8 @@ class Reduction:
         own, growth = self.feature_error(x)
         lost = 2 * np.linalg.norm(weight * own, ord=q, axis=1) * UP
         rate = (gain + float(np.linalg.norm(weight * growth, ord=q))) * UP
-        return (radius * rate + lost) * UP
+        reach: Floats = (radius * rate + lost) * UP
+        return reach
 
 
 def fit_reduction(

@@ -86,5 +86,3 @@ class Counterfactuals(Rows):
     def __repr__(self) -> str:
         ends = ", ".join(f"{number} {status.name}" for status, number in Counter(np.atleast_1d(self.status)).items())
         return f"Counterfactuals({ends}; each with {', '.join(self.__dataclass_fields__)})"
-
-

@@ -110,12 +110,12 @@ class TableSettings(Settings):
 
     target: str = setting("", "the column to be predicted")
     model: str = setting("random_forest", "the base model", choices=tuple(MODELS))
-    degree: Any = setting("auto", "of the polynomials: a number, or auto", check=_degree)
+    degree: int | str = setting("auto", "of the polynomials: a number, or auto", check=_degree)
     dim: int = setting(5, "axes: with more columns they are projected to so many", least=1)
-    fixed: Any = setting((), "columns that keep their value, separated by commas", check=_names)
-    increasing: Any = setting((), "columns that may only grow", check=_names)
-    decreasing: Any = setting((), "columns that may only fall", check=_names)
-    leave_out: Any = setting((), "columns that are not used", check=_names)
+    fixed: tuple[str, ...] = setting((), "columns that keep their value, separated by commas", check=_names)
+    increasing: tuple[str, ...] = setting((), "columns that may only grow", check=_names)
+    decreasing: tuple[str, ...] = setting((), "columns that may only fall", check=_names)
+    leave_out: tuple[str, ...] = setting((), "columns that are not used", check=_names)
     test: float = setting(0.3, "share of the rows that are held out and certified", above=0, below=1)
     limit: int | None = setting(None, "certify at most so many of them", least=1)
     seed: int = setting(0, "of the division and of the model", least=0)
@@ -156,7 +156,9 @@ def execute_table(
             | {"code": code_checksum()},
             "origin": {
                 "model": str(path), "command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
+                "machine": {
+                    "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
+                },
             },
         }  # fmt: skip
         limits = constraints_of(model, table, settings)

@@ -15,6 +15,7 @@ from berncert.foundation.arrays import Floats, Ints
 
 THINNEST = 2.0**-44  # of a box along an axis, in units of the cube
 
+
 @kernel
 def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, spare: float) -> bool:
     """Put the margin on the part of the sample's box within `upper` onto the path; False if it is positive there."""

@@ -1,8 +1,8 @@
 """Compiled kernels: the branch and bound that proves the least value of one polynomial over a box.
 
 The enclosure, the minorants and the halving are those of the search for the distance, with the value as the objective.
-Besides, an axis along which the coefficients never fall (or never rise) on a box is replaced by its face. With a target,
-only points within it count: boxes beyond are dropped, and those across its rim get a multiplier for the ball.
+Besides, an axis along which the coefficients never fall (or never rise) on a box is replaced by its face. With a
+target, only points within it count: boxes beyond are dropped, and those across its rim get a multiplier for the ball.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ def lowest(
         clock[BOXES] = boxes
         n = keep_faces(memory, height, target == np.inf)
         b = memory.path[height, :n]
-        lower, axis = value_bound(
-            memory, b, sizes, memory.centre[height], half, error, target, problem.norm, ball
-        )
+        lower, axis = value_bound(memory, b, sizes, memory.centre[height], half, error, target, problem.norm, ball)
         bound = max(bound, lower)
         if bound < best - tolerance:
             for j in range(d):
@@ -353,9 +351,7 @@ def improve(problem: Problem, memory: Memory, whole: Floats, target: float, best
     x, gradient = memory.x, memory.gradient
     if target < np.inf:
         pull_in(problem, memory, x, target)
-    value = value_and_gradient(
-        whole, problem.sizes, x, gradient, memory.here, memory.there, memory.scratch
-    )
+    value = value_and_gradient(whole, problem.sizes, x, gradient, memory.here, memory.there, memory.scratch)
     best = note(value, x, best, point)
     pace = 0.25
     for _ in range(DESCENT_STEPS):
@@ -378,9 +374,7 @@ def improve(problem: Problem, memory: Memory, whole: Floats, target: float, best
         if there < value:
             for j in range(x.size):
                 x[j] = memory.z[j]
-            value = value_and_gradient(
-                whole, problem.sizes, x, gradient, memory.here, memory.there, memory.scratch
-            )
+            value = value_and_gradient(whole, problem.sizes, x, gradient, memory.here, memory.there, memory.scratch)
             best = note(value, x, best, point)
             pace = min(1.0, 2.0 * pace)
         else:

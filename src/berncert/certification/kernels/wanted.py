@@ -174,7 +174,9 @@ def explore_wanted(
             continue
         boxes += 1
         clock[BOXES] = boxes
-        bound, axis = bound_wanted(problem, memory, paths[height], memory.sizes[height], centre, half, error, bound, goal, slop)
+        bound, axis = bound_wanted(
+            problem, memory, paths[height], memory.sizes[height], centre, half, error, bound, goal, slop
+        )
         if bound >= goal:
             closed = min(closed, bound)
             continue

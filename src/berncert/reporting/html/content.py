@@ -39,6 +39,16 @@ class Entry(Curve):
         return f"{1 - alpha:.12g}" if isinstance(alpha, float) and self.claim is Claim.PROBABLE else ""
 
     @property
+    def things(self) -> str:
+        """What the run has lines for: images, or rows of a table."""
+        return things(self.run.about)
+
+    @property
+    def claim_text(self) -> str:
+        """What the radii say, about images or rows."""
+        return self.claim.value.replace("no image", "no admissible row") if self.things == "rows" else self.claim.value
+
+    @property
     def images(self) -> str:
         """How many images are counted, and out of how many if the run is not finished."""
         done = f"{len(self.run):,}"
@@ -111,6 +121,12 @@ class Report:
     def details(self) -> list[Entry]:
         """The runs that are shown one by one: those that have a run.json."""
         return [entry for entry in self.entries if entry.run.about]
+
+    @property
+    def things(self) -> str:
+        """What the runs have lines for: images, or rows of tables."""
+        kinds = {things(entry.run.about) for entry in self.entries}
+        return kinds.pop() if len(kinds) == 1 else "images"
 
     @property
     def claims(self) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""What a report shows of a run on a table: rows with the changes of their counterfactuals, and the effect of columns."""
+"""What a report shows of a run on a table: the changes of counterfactuals, and the effect of each column."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def changes_of(run: Run, row: int) -> list[Change]:
 
 def _apart(before: float, after: float) -> str:
     """The new value, in as many digits as it takes to differ from the old one."""
-    return next((t for t in (f"{after:.{d}g}" for d in range(4, 17)) if t != f"{before:.4g}"), repr(after))
+    texts = (f"{after:.{digits}g}" for digits in range(4, 18))
+    return next((text for text in texts if text != f"{before:.4g}"), f"{after:.4g}")
 
 
 def _numbers(text: Any) -> Floats:
