@@ -125,8 +125,8 @@ def samples_without(asked: Questions, held: Ints, norm: float) -> tuple[Samples,
     free, fixed = held == 0, held == 1
     offset = _norm(asked.weight[:, fixed] * (asked.low[:, fixed] - asked.features[:, fixed]), norm)
     target = np.where(offset > 0, math.inf, asked.target)
-    parts: list[Any] = [np.ascontiguousarray(part[:, free]) for part in asked[:4]]
-    return Samples(*parts, np.ascontiguousarray(asked.low[:, fixed]), target), offset
+    x, low, high, weight = (np.ascontiguousarray(part[:, free]) for part in asked[:4])
+    return Samples(x, low, high, weight, np.ascontiguousarray(asked.low[:, fixed]), target), offset
 
 
 def offset_answers(part: Answers, asked: Questions, held: Ints, offset: Floats, norm: float) -> Answers:

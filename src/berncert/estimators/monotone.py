@@ -111,7 +111,7 @@ def direction_along(
 
 
 def never_falls(coefficients: Floats, axis: int, low: Floats, high: Floats) -> bool:
-    """Whether the coefficients on the box, in exact rationals, never fall along an axis; nor does the polynomial then."""
+    """Whether the coefficients on the box never fall along an axis, in exact rationals; nor the polynomial then."""
     net = np.array([Fraction(float(v)) for v in coefficients.ravel()], dtype=object).reshape(coefficients.shape)
     for j in range(net.ndim):
         n = net.shape[j] - 1

@@ -157,7 +157,7 @@ def _checked_logits(logits: object, points: Tensor, differentiable: bool) -> Ten
     if logits.ndim != 2 or logits.shape[0] != points.shape[0] or logits.shape[1] < 1:
         raise ValueError(
             f"expected logits of shape ({points.shape[0]}, K) for points of shape {tuple(points.shape)}, "
-            f"got {tuple(logits.shape)}; return one row for each point, one column for each class (one for a regression)"
+            f"got {tuple(logits.shape)}; one row for each point, one column for each class (a regression has one)"
         )
     finite = logits.isfinite()
     if not finite.all():
