@@ -13,6 +13,7 @@ from berncert.certification.methods import Exact
 from berncert.cli.flags import add_flag, add_json, chosen_folder, settings_of
 from berncert.cli.output import console, print_json
 from berncert.foundation.rounding import floor_digits, norm_name, percent
+from berncert.runs.table_settings import TableSettings
 
 if TYPE_CHECKING:
     from berncert.runs.records import Run
@@ -33,8 +34,6 @@ METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The table, and how it is worked on."""
-    from berncert.runs.tables import TableSettings
-
     parser.description = "Train a model on a table, smooth it, and prove for each row how far it is from another class."
     parser.add_argument("table", metavar="TABLE", help="a .csv or .parquet file")
     for entry in fields(TableSettings):
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Make the run, write its report, and print what came of it."""
     from berncert.reporting.html import report, write_report
-    from berncert.runs.tables import TableSettings, execute_table
+    from berncert.runs.tables import execute_table
 
     drop, arguments.drop_missing = arguments.drop_missing, "true" if arguments.drop_missing else None
     settings = settings_of(TableSettings, arguments)
