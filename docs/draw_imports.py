@@ -16,6 +16,7 @@ ROOMS = {
     "polynomial": "Bernstein calculus, SmoothedHead, smooth",
     "extractor": "layers, networks by name, freeze, Lipschitz bounds",
     "certification": "methods, results, statuses, the exact search, estimates",
+    "estimators": "scikit-learn models on tables, counterfactuals",
     "attacks": "Pgd, Fgsm",
     "data": "data sets, and your own images",
     "models": "heads, checkpoints, shipped models",

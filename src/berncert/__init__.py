@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from berncert import data as data
     from berncert.attacks.methods import Fgsm as Fgsm
     from berncert.attacks.methods import Pgd as Pgd
+    from berncert.certification.bounds import Ranges as Ranges
+    from berncert.certification.bounds import bounds as bounds
     from berncert.certification.classifier import Classifier as Classifier
     from berncert.certification.exact import certify as certify
     from berncert.certification.methods import Batch as Batch
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "": ("data",),
     "attacks.methods": ("Fgsm", "Pgd"),
+    "certification.bounds": ("Ranges", "bounds"),
     "certification.classifier": ("Classifier",),
     "certification.exact": ("certify",),
     "certification.methods": ("Batch", "Estimate", "Exact", "Randomized"),

@@ -376,7 +376,7 @@ def test_a_run_is_not_gone_on_with_by_other_code(tmp_path: Path, monkeypatch: py
     perform("digits", of(Exact, limit=3), tmp_path)
     table = tmp_path / "certificates.tsv"
     before = table.read_bytes()
-    monkeypatch.setattr(execute_module, "_code", lambda: "changed since")
+    monkeypatch.setattr(execute_module, "code_checksum", lambda: "changed since")
     assert perform("digits", of(Exact, limit=3), tmp_path).complete  # nothing is left to do
     os.truncate(table, len(before) - 5)
     with pytest.raises(ValueError, match=r"differs in versions\.code"):

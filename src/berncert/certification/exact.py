@@ -31,23 +31,27 @@ UP = 1 + 2.0**-46  # more than undoes it
 
 @overload
 def certify(
-    model: SmoothedHead, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
-    radius: float | None = ..., threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ...,
-    batch_size: int = ...,
+    model: SmoothedHead, inputs: Any, *, norm: float = ..., weights: Any = ..., lower: Any = ..., upper: Any = ...,
+    tolerance: float = ..., max_boxes: int = ..., max_seconds: float | None = ..., radius: float | None = ...,
+    threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
 ) -> Certificates: ...  # fmt: skip
 @overload
 def certify(
     model: Classifier, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
-    radius: float | None = ..., threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ...,
-    batch_size: int = ...,
+    max_seconds: float | None = ..., radius: float | None = ..., threads: int | None = ...,
+    progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
 ) -> ImageCertificates: ...  # fmt: skip
 def certify(
     model: SmoothedHead | Classifier,
     inputs: Any,
     *,
     norm: float = Exact.norm,
+    weights: Any = None,
+    lower: Any = None,
+    upper: Any = None,
     tolerance: float = Exact.tolerance,
     max_boxes: int = Exact.max_boxes,
+    max_seconds: float | None = None,
     radius: float | None = None,
     threads: int | None = None,
     progress: bool | None = None,
@@ -70,9 +74,14 @@ def certify(
     inputs: (N, d) features in [0, 1], or (N, ...) floating images in the units that the extractor was made for: a
         tensor on any device, an array or nested lists. Whole-number images are refused: divide bytes by 255, or not.
     norm: the p of the norm, 1 <= p <= inf.
+    weights: of the axes, (d,) or (N, d), above 0, for a `SmoothedHead`: distances are norms of weights * (x - x0).
+    lower, upper: a box, (d,) or (N, d), for a `SmoothedHead`: only points of the cube within it count. An axis with
+        lower = upper is fixed, one with lower = x0 may only grow. x0 itself may lie outside its box.
     tolerance: stop when upper - radius <= tolerance * upper.
     max_boxes: how many boxes may be looked at for one row, give or take a path. Then the search stops: `radius` is as
         far as the proof has come, which still holds, and the status says so.
+    max_seconds: how long one row may take, give or take a box; after it the radius is as far as the proof has come,
+        which still holds, and the status is TIME. How far that is depends on the machine.
     radius: decide at this radius only, which is faster. The status is then HOLDS (proven: nothing closer changes the
         class), FALLS (a witness is closer) or UNKNOWN. Images are never said to fall: their witness is in feature
         space; an attack may find one.
@@ -86,9 +95,18 @@ def certify(
     Ctrl-C stops within a moment.
     """
     name = str(dtype).removeprefix("torch.")
-    method = Exact(norm=norm, tolerance=tolerance, max_boxes=max_boxes, radius=radius, dtype=name)
+    method = Exact(
+        norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name
+    )
     if isinstance(model, SmoothedHead):
-        return certify_features(model, inputs, method, threads=threads, progress=progress)
+        return certify_features(
+            model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
+        )
+    if any(option is not None for option in (weights, lower, upper)):
+        raise ValueError(
+            "expected weights, lower and upper with a SmoothedHead and features, got them with a Classifier and "
+            "images; certify model.head on model.extractor(images) to use them"
+        )
     images = checked_images(inputs)
     prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
     return prove(Batch(images))

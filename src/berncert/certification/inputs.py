@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 
+LEAST_WEIGHT = 1e-60
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"
 
 
@@ -77,3 +78,48 @@ def _real(features: Any, name: str) -> npt.NDArray[Any]:
     if x.dtype.kind not in "biuf":
         raise ValueError(f"expected {name} that are real numbers, got dtype {x.dtype}; convert them to float64 first")
     return x
+
+
+def checked_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
+    """One weight for each axis, (d,) or (N, d), as (N, d); finite and above 0."""
+    w = _spread(_real(weights, "weights"), "weights", shape)
+    if not ((w >= LEAST_WEIGHT) & (w <= 1 / LEAST_WEIGHT)).all():
+        raise ValueError(
+            f"expected weights between {LEAST_WEIGHT:g} and {1 / LEAST_WEIGHT:g}, got {w.min()} to {w.max()}; an axis "
+            "that must not move has lower = upper, not an infinite weight"
+        )
+    return w
+
+
+def checked_box(lower: Any, upper: Any, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """The part of each row's box inside the cube, (N, d) each; None stands for the cube's own side."""
+    low = np.zeros(shape) if lower is None else _spread(_real(lower, "lower"), "lower", shape)
+    high = np.ones(shape) if upper is None else _spread(_real(upper, "upper"), "upper", shape)
+    if not (low <= high).all():  # NaN is in no order
+        row, axis = (int(i) for i in np.argwhere(~(low <= high))[0])
+        got = f"{low[row, axis]} and {high[row, axis]} in row {row}, axis {axis}"
+        raise ValueError(f"expected lower <= upper, got {got}; -inf and inf leave a side open")
+    if (low > 1).any() or (high < 0).any():
+        row, axis = (int(i) for i in np.argwhere((low > 1) | (high < 0))[0])
+        raise ValueError(
+            f"expected boxes that meet the cube [0, 1]^d, got [{low[row, axis]}, {high[row, axis]}] in row {row}, "
+            f"axis {axis}; nothing is proven outside the cube"
+        )
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def checked_points(given: Any, name: str, dim: int) -> Floats:
+    """Numbers for each axis, (d,) or (N, d) or one for all, as (N, d) or (1, d) in float64."""
+    x = _real(given, name).astype(np.float64, copy=False)
+    if x.ndim == 0:
+        x = np.full(dim, float(x))
+    if x.ndim not in (1, 2) or x.shape[-1] != dim:
+        raise ValueError(f"expected {name} of shape ({dim},) or (N, {dim}), got {x.shape}; one number for each axis")
+    return np.atleast_2d(x)
+
+
+def _spread(given: npt.NDArray[Any], name: str, shape: tuple[int, ...]) -> Floats:
+    """(d,) or (N, d) as (N, d), in float64."""
+    if given.shape not in (shape[1:], shape):
+        raise ValueError(f"expected {name} of shape {shape[1:]} (the same for all rows) or {shape}, got {given.shape}")
+    return np.array(np.broadcast_to(given.astype(np.float64), shape), order="C")

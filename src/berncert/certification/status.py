@@ -9,14 +9,16 @@ class Status(StrEnum):
     """How a certificate came to its end; each value says what that means."""
 
     PROVEN = "the radius is within the tolerance of the largest possible"
-    WHOLE_CUBE = "the class holds in the whole cube"
+    WHOLE_CUBE = "the class holds in the whole cube, or in the box that was asked about"
     TIE = "the two best classes cannot be distinguished in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
+    TIME = "time spent; the radius is valid but may not be the largest"
     EXTRACTION = "the rounding of the extractor uses up the radius: no radius; extract in float64"
     LEAVES_CUBE = (
         "beyond the radius features may leave the cube, where nothing is proven; end the extractor in UnitCube"
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
+    PROJECTED = "by a bound on the projection of the columns; the radius is valid but may not be the largest"
     ROUNDING = "float64 cannot separate the classes near the boundary; the radius is valid but may not be the largest"
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"

@@ -14,6 +14,7 @@ from berncert.foundation.arguments import guess
 
 COMMANDS = {
     "demo": "the main job on shipped data: certify, attack, table, picture, report",
+    "table": "any scikit-learn model on a table: proven radii, nearest counterfactuals, a report",
     "train": "train a model by a recipe, or resume a training that was cut off",
     "certify": "prove a radius for each image of a data set; or the paper's estimate, or randomized smoothing",
     "attack": "look for images that change the class: no certificate can be better than what is left",
@@ -24,12 +25,13 @@ COMMANDS = {
 }
 """Command -> what it does. Its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
 
-RESUMABLE = ("demo", "train", "certify", "attack")
+RESUMABLE = ("demo", "table", "train", "certify", "attack")
 """Commands that resume from where they were stopped."""
 
 EXAMPLES = """\
 examples:
   berncert demo                               a minute, on shipped data
+  berncert table loans.csv --target approved  any model on a table, and its nearest counterfactuals
   berncert certify mnist                      the shipped model, on MNIST's test images
   berncert curve runs/mnist-exact-l2          its certified accuracy over radii
   berncert explain digits --index 3           one image, and a picture of the proof

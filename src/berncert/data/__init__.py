@@ -111,7 +111,7 @@ def _read_moons(request: Request) -> Dataset:
 
 def _read_digits(request: Request) -> Dataset:
     """The 1797 images of 8 x 8 pixels that scikit-learn contains; every fifth of each class is for testing."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # slow to import, needed only for this
+    from sklearn.datasets import load_digits  # slow to import, needed only for this
 
     images, labels = load_digits(return_X_y=True)
     rank = np.array([np.count_nonzero(labels[:row] == label) for row, label in enumerate(labels)])

@@ -17,7 +17,7 @@ from berncert.polynomial import bernstein
 from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches
 
 Head = Callable[[Tensor], Tensor | npt.NDArray[Any]]
-"""A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits."""
+"""A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits; K = 1 is a regression."""
 
 
 class SmoothedHead(nn.Module):
@@ -40,7 +40,7 @@ class SmoothedHead(nn.Module):
 
     @property
     def classes(self) -> int:
-        """The number of classes, K."""
+        """The number of classes, K; 1 for a regression."""
         return self.coefficients.shape[0]
 
     @property
@@ -94,7 +94,7 @@ def smooth(
     degrees = degrees_per_axis(dim, degree)
     batch_size = checked_count("batch_size", batch_size)
     dtype, device = _placement(head, dtype, device)
-    check_fits(2, degrees, dtype, torch.device(device))  # with the fewest classes, before anything is done
+    check_fits(2, degrees, dtype, torch.device(device))  # as for two classes, before anything is done
     samples: list[Tensor] = []
     with ExitStack() as stack:
         if not differentiable:
@@ -154,10 +154,10 @@ def _checked_logits(logits: object, points: Tensor, differentiable: bool) -> Ten
         raise TypeError(f"expected the head to return a torch tensor or a numpy array, got {type(logits).__name__}")
     if not logits.is_floating_point():
         raise TypeError(f"expected floating logits, got {logits.dtype}; return scores, not class numbers")
-    if logits.ndim != 2 or logits.shape[0] != points.shape[0] or logits.shape[1] < 2:
+    if logits.ndim != 2 or logits.shape[0] != points.shape[0] or logits.shape[1] < 1:
         raise ValueError(
-            f"expected logits of shape ({points.shape[0]}, K) with K >= 2 for points of shape {tuple(points.shape)}, "
-            f"got {tuple(logits.shape)}; return one row for each point, one column for each class"
+            f"expected logits of shape ({points.shape[0]}, K) for points of shape {tuple(points.shape)}, "
+            f"got {tuple(logits.shape)}; one row for each point, one column for each class (a regression has one)"
         )
     finite = logits.isfinite()
     if not finite.all():
@@ -178,10 +178,10 @@ def _check_coefficients(coefficients: Tensor) -> None:
     if not coefficients.is_floating_point():
         raise TypeError(f"expected floating coefficients, got {coefficients.dtype}; convert them with .double()")
     shape = tuple(coefficients.shape)
-    if len(shape) < 2 or min(shape) < 2:
+    if len(shape) < 2 or min(shape[1:]) < 2 or shape[0] < 1:
         raise ValueError(
-            f"expected coefficients of shape (K, n_1+1, ..., n_d+1) with K >= 2 classes, at least one axis and every "
-            f"degree n_j >= 1, got {shape}; every size must be 2 or more"
+            f"expected coefficients of shape (K, n_1+1, ..., n_d+1) with K >= 1 outputs, at least one axis and every "
+            f"degree n_j >= 1, got {shape}; every size after the first must be 2 or more"
         )
     finite = coefficients.isfinite()
     if not finite.all():

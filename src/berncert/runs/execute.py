@@ -73,7 +73,7 @@ def execute(
             "settings": asdict(settings) | asdict(method) | hardware,
             "model": _model_record(checkpoint),
             "data": data_record(images, seen_in_training(checkpoint.about, images)),
-            "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": _code()},
+            "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": code_checksum()},
             "origin": _origin(model, command),
         }
 
@@ -230,7 +230,7 @@ def _lipschitz(classifier: Classifier, shape: Sequence[int], norm: float) -> dic
     return {"lipschitz": {"norm": norm, "bound": table.bound, "rows": [asdict(row) for row in table]}}
 
 
-def _code() -> str:
+def code_checksum() -> str:
     """A checksum of this package's own code, which may change in a checkout while its version does not."""
     package = Path(str(resources.files("berncert")))
     digest = hashlib.sha256()

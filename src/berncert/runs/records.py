@@ -33,7 +33,7 @@ FIRST = ("idx", "label", "predict", "radius", "correct", "time")
 KINDS: dict[str, tuple[type[np.generic], ...]] = {
     **dict.fromkeys(("idx", "label", "predict", "correct"), (np.int64,)),
     **dict.fromkeys(("radius", "fallen_at"), (np.float64,)),
-    **dict.fromkeys(("features", "witness", "counts"), (np.str_,)),
+    **dict.fromkeys(("features", "witness", "counts", "row", "counterfactual"), (np.str_,)),
 }
 """Column -> what it must be read as."""
 ALIKE = ("name", "split", "part", "shape")

@@ -13,10 +13,12 @@ from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, rotate, split
 from berncert.foundation.arrays import Floats, Ints
 
+THINNEST = 2.0**-44  # of a box along an axis, in units of the cube
+
 
 @kernel
 def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, spare: float) -> bool:
-    """Put the margin on the part of the cube within `upper` onto the path; False if it is positive there anyway."""
+    """Put the margin on the part of the sample's box within `upper` onto the path; False if it is positive there."""
     subtract(problem.coefficients, predicted, rival, memory.margin)
     n = memory.margin.size
     error = 2.0 * ROUNDOFF
@@ -27,12 +29,11 @@ def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: i
     for j in range(x0.size):
         sizes[j] = problem.sizes[j]
     for j in range(x0.size):
-        low, high = 0.0, 1.0
-        if upper < 1.0:
-            low = max(0.0, np.nextafter(x0[j] - upper, -1.0))
-            high = min(1.0, np.nextafter(x0[j] + upper, 2.0))
-        memory.centre[0, j] = 0.5 * ((high - x0[j]) + (low - x0[j]))
-        memory.half[0, j] = 0.5 * ((high - x0[j]) - (low - x0[j]))
+        low, high = within(memory, x0, j, upper)
+        if low > high:
+            return False
+        memory.centre[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) + (low - x0[j])))
+        memory.half[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) - (low - x0[j])))
         here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, spare)
     if least(here, n) > problem.rounding + error:
         return False
@@ -40,6 +41,23 @@ def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: i
     memory.error[0] = error
     memory.bound[0] = 0.0
     return True
+
+
+@kernel
+def within(memory: Memory, x0: Floats, j: int, upper: float) -> tuple[float, float]:
+    """Along an axis, the part of the sample's box within `upper`, rounded outwards; low > high if there is none."""
+    low, high = memory.low[j], memory.high[j]
+    reach = upper / memory.weight[j]
+    if memory.weight[j] != 1.0:
+        reach *= 1.0 + 4.0 * ROUNDOFF
+    if reach < 1.0 or x0[j] != memory.start[j]:
+        low = max(low, np.nextafter(x0[j] - reach, -np.inf))
+        high = min(high, np.nextafter(x0[j] + reach, np.inf))
+    thin = x0[j] != memory.start[j] or memory.high[j] - memory.low[j] < THINNEST
+    if thin and 0.0 <= high - low < THINNEST:  # a wider box only makes the proof say more
+        low = max(0.0, low - THINNEST)
+        high = min(1.0, high + THINNEST)
+    return low, high
 
 
 @kernel
@@ -118,21 +136,22 @@ def bound_box(
             centre, half, slope, curvature, low, p, t, z, multiplier, y, memory.linear, memory.matrix
         )
         bound = curved - slop if curved - slop > bound else bound
-    return bound, axis_to_halve(curvature, half, y, quadratic)
+    return bound, axis_to_halve(curvature, half, memory.weight, y, quadratic)
 
 
 @kernel
-def axis_to_halve(curvature: Floats, half: Floats, y: Floats, gap: float) -> int:
+def axis_to_halve(curvature: Floats, half: Floats, weight: Floats, y: Floats, gap: float) -> int:
     """The axis whose curvature does most harm where the relaxation is nearest; slivers are not made thinner."""
     widest = 0.0
-    for h in half:
-        widest = max(widest, h)
+    for j in range(half.size):
+        widest = max(widest, half[j] / weight[j])
     axis = 0
     most = -1.0
     for j in range(half.size):
-        if half[j] < 1e-6 * widest:
+        width = half[j] / weight[j]
+        if width < 1e-6 * widest:
             continue
-        score = 2.0 * abs(curvature[j, j]) + 0.1 * abs(gap) * half[j] / widest
+        score = 2.0 * abs(curvature[j, j]) + 0.1 * abs(gap) * width / widest
         for i in range(half.size):
             if i != j:
                 score += abs(curvature[i, j]) * (1.5 - abs(y[i]))

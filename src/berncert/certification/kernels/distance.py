@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import inlined, kernel
 from berncert.certification.kernels.tensor import ROUNDOFF
 from berncert.foundation.arrays import Floats
 
@@ -34,10 +34,10 @@ def length(t: Floats, p: float) -> float:
 
 
 @kernel
-def distance(x: Floats, y: Floats, p: float, work: Floats) -> float:
-    """The p-norm of x - y."""
+def distance(x: Floats, y: Floats, weight: Floats, p: float, work: Floats) -> float:
+    """The p-norm of weight * (x - y); its relative error is at most (d + 14) roundoffs."""
     for j in range(x.size):
-        work[j] = x[j] - y[j]
+        work[j] = weight[j] * (x[j] - y[j])
     return length(work, p)
 
 
@@ -280,6 +280,17 @@ def quadratic_bound(
         matrix[j, j] += lam * curvature[j, j]
         for i in range(j):
             matrix[i, j] = matrix[j, i] = 0.5 * lam * curvature[i, j]
+    tangent = convex_least(matrix, linear, total, size, y)
+    return np.sqrt(tangent) * (1.0 - 4.0 * ROUNDOFF) if tangent > 0.0 else 0.0
+
+
+@inlined
+def convex_least(matrix: Floats, linear: Floats, total: float, size: float, y: Floats) -> float:
+    """A lower bound of total + linear . y + y . matrix y over [-1, 1]^d; y goes near to where the least is.
+
+    size: the sum of the magnitudes of what was added up for total, linear and matrix, for the rounding.
+    """
+    d = y.size
     for j in range(d):  # diagonal dominance is convexity
         others = 0.0
         for i in range(d):
@@ -300,7 +311,7 @@ def quadratic_bound(
         g = linear[j] + 2.0 * along
         tangent -= g * (1.0 + y[j]) if g > 0.0 else -g * (1.0 - y[j])
     tangent -= 4.0 * (12 * d + 80) * ROUNDOFF * size
-    return np.sqrt(tangent) * (1.0 - 4.0 * ROUNDOFF) if tangent > 0.0 else 0.0
+    return tangent
 
 
 @kernel

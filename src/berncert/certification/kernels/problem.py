@@ -33,6 +33,31 @@ class Problem(NamedTuple):
     """No margin computed in float64, here or by `SmoothedHead`, is further than this from the exact one."""
 
 
+class Whole(NamedTuple):
+    """The polynomials before some axes were held at fixed values; with none held, those of the problem."""
+
+    coefficients: Floats
+    sizes: Ints
+    held: Ints
+    """1 for each axis that is held, else 0."""
+
+
+class Samples(NamedTuple):
+    """What is asked about, row by row, along the axes that are not held."""
+
+    features: Floats
+    """(N, d); a sample may lie outside its box."""
+    low: Floats
+    """(N, d): the box in which other points are looked for, inside the cube, low < high."""
+    high: Floats
+    weight: Floats
+    """(N, d): distances are norms of weight * (x - x0); above 0."""
+    held: Floats
+    """(N, h): the values at which the other axes are held."""
+    target: Floats
+    """How far it matters: nothing beyond it is looked at, and a witness within it ends the search."""
+
+
 class Memory(NamedTuple):
     """One path of boxes, from the first to the one at hand, and room to work in."""
 
@@ -63,6 +88,14 @@ class Memory(NamedTuple):
     x: Floats
     middle: Floats
     halves: Floats
+    low: Floats
+    """Of the sample at hand: the box in which other points are looked for, inside the cube."""
+    high: Floats
+    weight: Floats
+    """Of the sample at hand: distances are norms of weight * (x - x0)."""
+    start: Floats
+    """Of the sample at hand: the point of its box nearest to it."""
+    landed: Floats
 
 
 def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int) -> Problem:
@@ -96,6 +129,27 @@ def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int)
         max_boxes=max_boxes,
         rounding=rounding + underflow,
     )
+
+
+def without_axes(problem: Problem, held: Ints) -> tuple[Problem, Whole]:
+    """The problem on the axes that are not held, to be filled row by row by `rows.hold`, and what it is filled from.
+
+    Each held axis costs, like an axis in `bernstein.evaluate`, 3 n + n + 1 roundings of each logit.
+    """
+    whole = Whole(problem.coefficients, problem.sizes, held)
+    if not held.any():
+        return problem, whole
+    sizes = problem.sizes[held == 0]
+    lost = 2.02 * sum(4 * (int(size) - 1) + 3 for size in problem.sizes[held == 1]) * ROUNDOFF
+    classes = len(problem.coefficients)
+    small = problem._replace(
+        coefficients=np.zeros((classes, int(np.prod(sizes)))),
+        sizes=np.ascontiguousarray(sizes),
+        flattest=np.zeros((classes, sizes.size)),
+        steepest=np.zeros((classes, sizes.size)),
+        rounding=problem.rounding + lost,
+    )
+    return small, whole
 
 
 def slope_range(coefficients: Floats) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ from berncert.reporting.html.chart import COARSE, FINE, Reading, Scale, common_s
 from berncert.reporting.html.formats import duration, nearest_rank, norm_name, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
 from berncert.reporting.html.results import Results, results_of
+from berncert.reporting.html.table_rows import things
 from berncert.runs.records import Run
 
 MOST_RUNS = 10
@@ -36,6 +37,16 @@ class Entry(Curve):
         """The probability with which each row of randomized smoothing holds; empty for other runs."""
         alpha = self.run.about.get("settings", {}).get("alpha")
         return f"{1 - alpha:.12g}" if isinstance(alpha, float) and self.claim is Claim.PROBABLE else ""
+
+    @property
+    def things(self) -> str:
+        """What the run has lines for: images, or rows of a table."""
+        return things(self.run.about)
+
+    @property
+    def claim_text(self) -> str:
+        """What the radii say, about images or rows."""
+        return self.claim.value.replace("no image", "no admissible row") if self.things == "rows" else self.claim.value
 
     @property
     def images(self) -> str:
@@ -110,6 +121,12 @@ class Report:
     def details(self) -> list[Entry]:
         """The runs that are shown one by one: those that have a run.json."""
         return [entry for entry in self.entries if entry.run.about]
+
+    @property
+    def things(self) -> str:
+        """What the runs have lines for: images, or rows of tables."""
+        kinds = {things(entry.run.about) for entry in self.entries}
+        return kinds.pop() if len(kinds) == 1 else "images"
 
     @property
     def claims(self) -> list[Claim]:
@@ -196,7 +213,7 @@ def _lead(groups: Sequence[Group]) -> str:
     group = dict(drawn)[entry]
     assert entry.reading is not None
     kept = _LEADS[entry.claim].format(norm=group.norm, radius=group.scale.text(group.start))
-    of = f"{len(entry.run):,} images{f' of {entry.data}' if entry.run.about else ''}"
+    of = f"{len(entry.run):,} {things(entry.run.about)}{f' of {entry.data}' if entry.run.about else ''}"
     share = entry.reading.percent(group.start)
     result = f"f {of}, {entry.clean_accuracy}\u00a0% are classified correctly and {share}\u00a0% {kept}."
     return f"O{result}" if len(drawn) == 1 else f"{entry.label}: o{result}"

@@ -18,6 +18,7 @@ from berncert.reporting.html.chart import Histogram, histogram, own_scale
 from berncert.reporting.html.examples import STATUS_MEANINGS, Examples, broken_radii, examples_of
 from berncert.reporting.html.formats import duration, nearest_rank, places_of, with_signs
 from berncert.reporting.html.pictures import ImageFinder
+from berncert.reporting.html.table_rows import TableContent, table_content
 from berncert.runs.records import Run
 
 LONGEST = 500
@@ -43,6 +44,8 @@ class Results:
     """Name, meaning, how many, percent; the most frequent first."""
     check: str
     """Whether an attack contradicts the radii; empty if there was none."""
+    table: TableContent | None
+    """What is shown of a run on a table instead of thumbnails."""
 
 
 def results_of(run: Run, all_runs: Sequence[Run], finder: ImageFinder, limit: int) -> Results | None:
@@ -62,6 +65,7 @@ def results_of(run: Run, all_runs: Sequence[Run], finder: ImageFinder, limit: in
         total_time=duration(float(run.rows["time"].sum())),
         statuses=_statuses(run),
         check=_check(run, broken_at),
+        table=table_content(run),
     )
 
 

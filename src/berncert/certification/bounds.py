@@ -1,0 +1,199 @@
+"""`bounds`: the proven range of every output of a smoothed head over a box."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from berncert.certification.box_search import Questions, Watched, patterns_of, usable_cores
+from berncert.certification.feature_space import STATUS
+from berncert.certification.inputs import checked_box, checked_points
+from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, pose, without_axes
+from berncert.certification.kernels.range import range_rows
+from berncert.certification.methods import Exact
+from berncert.certification.results import Rows
+from berncert.foundation.arguments import checked_count
+from berncert.foundation.arrays import Flags, Floats, Ints
+from berncert.polynomial import SmoothedHead
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranges(Rows):
+    """For every row's box and every output: lower <= each value on the box <= upper, proven.
+
+    It holds for the polynomial in real arithmetic and for `SmoothedHead` in float64. The true least value lies
+    between `lower` and `least_found`, the true greatest one between `greatest_found` and `upper`.
+    """
+
+    lower: Floats
+    """(N, K): proven; no value on the box is below."""
+    upper: Floats
+    """(N, K): proven; no value on the box is above."""
+    argmin: Floats
+    """(N, K, d): a point of the box where the value is `least_found`."""
+    argmax: Floats
+    """(N, K, d): a point of the box where the value is `greatest_found`."""
+    least_found: Floats
+    """(N, K): the value at argmin, as computed."""
+    greatest_found: Floats
+    """(N, K): the value at argmax, as computed."""
+    status: npt.NDArray[np.object_]
+    """(N, K): a `Status`; PROVEN if both ends are within the tolerance of the best possible."""
+    boxes: Ints
+    """(N, K): how many boxes the proof looked at."""
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.__dataclass_fields__)
+        return f"Ranges({' x '.join(map(str, self.lower.shape))} outputs; each with {names})"
+
+
+def bounds(
+    smoothed: SmoothedHead,
+    lower: Any = 0.0,
+    upper: Any = 1.0,
+    *,
+    tolerance: float = Exact.tolerance,
+    max_boxes: int = Exact.max_boxes,
+    max_seconds: float | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Ranges:
+    """Prove the least and the greatest value of every output over a box, each with the point where it is nearly taken.
+
+    lower, upper: the box, (d,) or (N, d), inside the cube; a single number stands for all axes.
+    tolerance: stop when a bound is within this share of the range of the coefficients on the box.
+    max_boxes, max_seconds: of one end of one output, and of one row; then the bound is as far as the proof has come,
+        which still holds, and the status says so. threads, progress: as in `certify`.
+    """
+    method = Exact(tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
+    low, high = _boxes(smoothed, lower, upper)
+    around = Questions.plain(low)._replace(low=low, high=high)
+    return ranges(smoothed, around, method, threads=threads, progress=progress)
+
+
+def ranges(
+    smoothed: SmoothedHead,
+    around: Questions,
+    method: Exact,
+    *,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Ranges:
+    """The ranges over the part of each row's box whose weighted distance from its features is at most its target."""
+    if method.norm == math.inf:  # the points within the target are a box
+        reach = around.target[:, None] / around.weight * (1 + 2.0**-50) + 2.0**-50
+        low, high = np.maximum(around.low, around.features - reach), np.minimum(around.high, around.features + reach)
+        around = around._replace(low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf))
+    coefficients = smoothed.coefficients.detach().cpu().double().numpy()
+    problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
+    exponent = math.frexp(float(np.abs(coefficients).max()))[1]
+    workers = usable_cores() if threads is None else checked_count("threads", threads)
+    found = _Found.empty(len(around.low), len(coefficients), smoothed.dim)
+    for held, rows in patterns_of(around.low, around.high):
+        _search(problem, around, held, rows, workers, method.max_seconds, progress, found)
+    with np.errstate(over="ignore"):
+        ends = np.nextafter(np.ldexp(found.bound, exponent), -math.inf)
+        values = np.ldexp(found.value, exponent)
+    return Ranges(
+        lower=ends[..., 0],
+        upper=-ends[..., 1],
+        argmin=found.point[:, :, 0],
+        argmax=found.point[:, :, 1],
+        least_found=values[..., 0],
+        greatest_found=-values[..., 1],
+        status=_worse(found.status),
+        boxes=found.boxes.sum(axis=2),
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """(N, K, 2) arrays, as `range_rows` fills them, and the points, (N, K, 2, d)."""
+
+    bound: Floats
+    value: Floats
+    point: Floats
+    status: Ints
+    boxes: Ints
+
+    @classmethod
+    def empty(cls, count: int, outputs: int, dim: int) -> _Found:
+        shape = (count, outputs, 2)
+        status, boxes = (np.zeros(shape, np.int64) for _ in range(2))
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros((*shape, dim)), status, boxes)
+
+
+def _search(
+    problem: Problem,
+    around: Questions,
+    held: Ints,
+    rows: Ints,
+    threads: int,
+    max_seconds: float | None,
+    progress: bool | None,
+    found: _Found,
+) -> None:
+    """The rows that hold the same axes fixed."""
+    free = held == 0
+    centre, lo, hi, weight = (np.ascontiguousarray(part[np.ix_(rows, free)]) for part in around[:4])
+    fixed = np.ascontiguousarray(around.low[np.ix_(rows, ~free)])
+    part = _Found.empty(len(rows), len(problem.coefficients), int(free.sum()))
+    if not free.any():
+        _at_points(problem, fixed, part)
+    else:
+        samples = Samples(centre, lo, hi, weight, fixed, np.ascontiguousarray(around.target[rows]))
+
+        def work(first: int, last: int, stop: Flags, clock: Floats, own: tuple[Problem, Whole, Any]) -> None:
+            mine, whole, memory = own
+            range_rows(
+                mine, memory, whole, samples, first, last, stop, clock, part.bound, part.value, part.point, part.status,
+                part.boxes,
+            )  # fmt: skip
+
+        def prepare() -> tuple[Problem, Whole, Any]:
+            mine, whole = without_axes(problem, held)
+            return mine, whole, allocate(mine)
+
+        Watched("bounding", len(rows), threads, max_seconds, progress).run(prepare, work)
+    for all_rows, some in ((found.bound, part.bound), (found.value, part.value)):
+        all_rows[rows] = some
+    found.status[rows], found.boxes[rows] = part.status, part.boxes
+    points = np.empty((len(rows), *found.point.shape[1:]))
+    points[..., free], points[..., ~free] = part.point, fixed[:, None, None]
+    found.point[rows] = points
+
+
+def _at_points(problem: Problem, points: Floats, part: _Found) -> None:
+    """Where every axis is fixed, the value itself."""
+    from berncert.certification.kernels.search import values_at
+
+    memory = allocate(problem)
+    for i, point in enumerate(np.ascontiguousarray(points)):
+        values = values_at(problem, memory, point)
+        part.value[i] = np.stack([values, -values], axis=1)
+        part.bound[i] = part.value[i] - problem.rounding
+
+
+def _boxes(smoothed: SmoothedHead, lower: Any, upper: Any) -> tuple[Floats, Floats]:
+    """(N, d) each, in float64, inside the cube; N = 1 for a single box."""
+    low, high = (checked_points(side, name, smoothed.dim) for side, name in ((lower, "lower"), (upper, "upper")))
+    shape = np.broadcast_shapes(low.shape, high.shape)
+    if ((low < 0) | (high > 1)).any():
+        raise ValueError(
+            f"expected a box inside the cube [0, 1]^{smoothed.dim}, got lower down to {low.min()} and upper up to "
+            f"{high.max()}; nothing is known of the head outside the cube"
+        )
+    return checked_box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape)
+
+
+def _worse(status: Ints) -> npt.NDArray[np.object_]:
+    """(N, K): PROVEN where both ends are, else how the other ended."""
+    worst = status.max(axis=2)
+    named = np.empty(worst.shape, dtype=object)
+    for index, code in np.ndenumerate(worst):
+        named[index] = STATUS[int(code)]
+    return named

@@ -1,0 +1,117 @@
+"""`berncert table`: train a model on a table, smooth it, certify the rows that were held out, and show the result."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from berncert.certification.methods import Exact
+from berncert.cli.flags import add_flag, add_json, chosen_folder, settings_of
+from berncert.cli.output import console, print_json
+from berncert.foundation.rounding import floor_digits, norm_name, percent
+from berncert.runs.table_settings import TableSettings
+
+if TYPE_CHECKING:
+    from berncert.runs.records import Run
+
+EXAMPLES = """\
+examples:
+  berncert table wine.csv --target cultivar
+  berncert table loans.csv --target approved --model gradient_boosting --fixed age --increasing income
+  berncert table loans.parquet --target approved --dim 6 --norm inf --out runs/loans
+
+A CSV file has the names of its columns in the first line; columns of words are categories. Distances are in standard
+deviations of each column. The folder gets run.json, certificates.tsv (a row and its counterfactual in each line),
+model.skops, and report.html. Whole numbers stay whole and categories stay categories where their columns are not
+projected, that is with at most --dim columns, or if they are among those named in a constraint.
+"""
+METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The table, and how it is worked on."""
+    parser.description = "Train a model on a table, smooth it, and prove for each row how far it is from another class."
+    parser.add_argument("table", metavar="TABLE", help="a .csv or .parquet file")
+    for entry in fields(TableSettings):
+        if entry.name == "drop_missing":
+            parser.add_argument("--drop-missing", action="store_true", help=entry.metadata["help"])
+        elif entry.name == "target":
+            parser.add_argument("--target", required=True, metavar="COLUMN", help=entry.metadata["help"])
+        else:
+            add_flag(parser, entry, default=entry.default != ())
+    for entry in fields(Exact):
+        if entry.name in METHOD_FLAGS:
+            add_flag(parser, entry, default=True)
+    parser.add_argument("--threads", type=int, metavar="N", help="of the search (all cores)")
+    parser.add_argument("--out", metavar="DIR", help="the folder of the run (runs/TABLE-MODEL-NORM)")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Make the run, write its report, and print what came of it."""
+    from berncert.reporting.html import report, write_report
+    from berncert.runs.tables import execute_table
+
+    drop, arguments.drop_missing = arguments.drop_missing, "true" if arguments.drop_missing else None
+    settings = settings_of(TableSettings, arguments)
+    arguments.drop_missing = drop
+    method = settings_of(Exact, argparse.Namespace(**{n: getattr(arguments, n) for n in METHOD_FLAGS}))
+    name = f"{Path(arguments.table).stem}-{settings.model}-{norm_name(method.norm)}"
+    folder = chosen_folder(arguments.out, Path("runs") / name)
+    command = shlex.join(["berncert", *sys.argv[1:]])
+    found = execute_table(arguments.table, folder, settings, method, command=command, threads=arguments.threads)
+    page = folder / "report.html"
+    write_report(report([(folder.name, found)]), page)
+    if arguments.json:
+        print_json(summary(found) | {"folder": str(folder), "report": str(page)})
+        return
+    _print(found, folder, page)
+
+
+def summary(found: Run) -> dict[str, object]:
+    """The main numbers of a run on a table."""
+    table, model = found.about["table"], found.about["model"]
+    return {
+        "rows": len(found),
+        "base_accuracy": table["base_accuracy"],
+        "smoothed_accuracy": table["smoothed_accuracy"],
+        "agreement": model["agreement"],
+        "degree": model["degree"],
+        "axes": model["axes"],
+        "certified": {str(radius): float(found.standing(radius)[0]) for radius in (0.1, 0.25, 0.5, 1.0)},
+    }
+
+
+def _print(found: Run, folder: Path, page: Path) -> None:
+    table, model, out = found.about["table"], found.about["model"], console()
+    out.print(
+        f"{found.about['data']['name']}: {len(found)} rows held out; {model['base']} {table['base_accuracy']:.1%} -> "
+        f"smoothed {table['smoothed_accuracy']:.1%} correct (degree {max(model['degree'])}, {model['axes']} axes, "
+        f"agrees on {model['agreement']:.1%} of the training rows)"
+    )
+    for radius in (0.1, 0.25, 0.5, 1.0):
+        certain = int((found.correct & (found.radius >= radius)).sum())
+        share = percent(certain, len(found), 1)
+        out.print(f"  proven correct within {radius:g} standard deviations ({norm_name(found.norm)}): {share} %")
+    _print_example(found)
+    out.print(f"written: {folder}; open {page} in a browser")
+
+
+def _print_example(found: Run) -> None:
+    """The row nearest to another class, and what would have to change."""
+    from berncert.reporting.html.table_rows import changes_of
+
+    known = [i for i in range(len(found)) if found.correct[i] and found.rows["upper"][i] < float("inf")]
+    if not known:
+        return
+    row = min(known, key=lambda i: float(found.rows["upper"][i]))
+    classes = found.about["data"]["classes"]
+    changes = ", ".join(f"{c.column} {c.before} -> {c.after}" for c in changes_of(found, row)[:4])
+    console().print(
+        f"nearest to another class: row {found.rows['idx'][row]}, {classes[found.rows['predict'][row]]}, proven up to "
+        f"{floor_digits(found.radius[row], 3)}; {classes[found.rows['rival'][row]]} with {changes}"
+    )

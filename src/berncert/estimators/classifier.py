@@ -1,0 +1,162 @@
+"""`BernsteinClassifier`: any scikit-learn classifier, smoothed, with proven radii and nearest counterfactuals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from berncert.certification.methods import Exact
+from berncert.estimators.base import BernsteinEstimator
+from berncert.estimators.certifying import certify_table, nearest_wanted
+from berncert.estimators.constraints import ConstraintOptions
+from berncert.estimators.monotone import ColumnDirection
+from berncert.estimators.reduction import Reduction
+from berncert.estimators.results import Counterfactuals, TableCertificates
+from berncert.foundation.arguments import guess
+from berncert.foundation.arrays import Floats
+from berncert.polynomial import SmoothedHead
+
+TOLERANCE = Exact.tolerance
+
+
+def _has_probabilities(model: Any) -> bool:
+    """Whether the base model gives probabilities."""
+    if hasattr(model, "estimator_"):
+        return hasattr(model.estimator_, "predict_proba")
+    return hasattr(model.estimator, "predict_proba")
+
+
+class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[misc]
+    __doc__ = BernsteinEstimator.__doc__
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Fit the base classifier, unless it is fitted already, and smooth its probabilities, or its scores."""
+        x, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        classes = np.asarray(self.estimator.classes_) if self.prefit else np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"expected rows of at least two classes, got one class only: {classes.tolist()}")
+        self.classes_ = classes
+        return self._fit(X, x, y, sample_weight)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
+        """The label with the greatest polynomial."""
+        x = self._rows(X)
+        found: npt.NDArray[Any] = self.classes_[self._outputs(x).argmax(axis=1)]
+        return found
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """(N, K): the smoothed probabilities; they are >= 0 and sum to 1, as the base model's do."""
+        return self._outputs(self._rows(X))
+
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
+        """(N, K): the polynomials; of two classes (N,): by how much the second leads the first."""
+        outputs = self._outputs(self._rows(X))
+        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def certify(
+        self, X: Any, *, norm: float = 2.0, tolerance: float = TOLERANCE, max_boxes: int = Exact.max_boxes,  # noqa: N803
+        max_seconds: float | None = None, threads: int | None = None, progress: bool | None = None,
+        **constraints: Unpack[ConstraintOptions],
+    ) -> TableCertificates:  # fmt: skip
+        """Prove, for each row, how far it is from the nearest admissible row that the smoothed model labels otherwise.
+
+        Distances are p-norms of differences divided by `scale_`. Constraints say which rows are admissible: `fixed`,
+        `increasing`, `decreasing` and `whole` columns, `lower` and `upper` limits, groups of `categories`. See
+        `TableCertificates`; the other options are those of `berncert.certify`.
+        """
+        method = Exact(norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
+        return certify_table(self, X, self._rows(X), method, constraints, threads=threads, progress=progress)
+
+    def counterfactuals(
+        self, X: Any, *, wanted: Any, norm: float = 2.0, tolerance: float = TOLERANCE,  # noqa: N803
+        max_boxes: int = Exact.max_boxes, max_seconds: float | None = None, threads: int | None = None,
+        progress: bool | None = None, **constraints: Unpack[ConstraintOptions],
+    ) -> Counterfactuals:  # fmt: skip
+        """For each row, the nearest admissible row that the smoothed model labels `wanted`, proven to be so.
+
+        wanted: a label for all rows, or one for each. The other options are those of `certify`.
+        """
+        method = Exact(norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
+        x = self._rows(X)
+        labels = np.asarray(wanted)
+        each = np.full(len(x), labels[()]) if labels.ndim == 0 else labels
+        if each.shape != (len(x),):
+            raise ValueError(f"expected one wanted label, or one for each of {len(x)} rows, got shape {labels.shape}")
+        numbers = np.array([self._number(label) for label in each.tolist()], dtype=np.int64)
+        return nearest_wanted(self, X, x, numbers, method, constraints, threads=threads, progress=progress)
+
+    def bounds(
+        self, X: Any, radius: float, *, norm: float = 2.0, tolerance: float = TOLERANCE,  # noqa: N803
+        max_boxes: int = Exact.max_boxes, max_seconds: float | None = None, threads: int | None = None,
+        progress: bool | None = None, **constraints: Unpack[ConstraintOptions],
+    ) -> tuple[Floats, Floats]:  # fmt: skip
+        """(low, high), (N, K) each: proven, no admissible row within the radius is given a score outside.
+
+        Scores are the smoothed probabilities, or the smoothed decision function where there are none. Whole numbers
+        and categories are taken as continuous here, which only widens the range.
+        """
+        found = self._ranges(
+            self._rows(X), radius, norm, constraints, tolerance=tolerance, max_boxes=max_boxes,
+            max_seconds=max_seconds, threads=threads, progress=progress,
+        )  # fmt: skip
+        return found.lower, found.upper
+
+    def monotonicity(
+        self, *, label: Any = None, lower: Any = None, upper: Any = None, tolerance: float = TOLERANCE,
+        max_boxes: int = Exact.max_boxes, threads: int | None = None,
+    ) -> list[ColumnDirection]:  # fmt: skip
+        """Column by column, whether the score of a label is proven to rise or to fall with it.
+
+        label: by default the last of `classes_`. It is about the polynomial in real arithmetic, at rows of the domain
+        or of the part of it between `lower` and `upper`.
+        """
+        check_is_fitted(self)
+        number = len(self.classes_) - 1 if label is None else self._number(label)
+        return self._directions(number, lower, upper, tolerance, max_boxes, threads)
+
+    def _number(self, label: Any) -> int:
+        places = np.flatnonzero(self.classes_ == label)
+        if len(places) != 1:
+            known = [str(value) for value in self.classes_.tolist()]
+            raise ValueError(f"expected a label out of {', '.join(known)}, got {label!r}{guess(str(label), known)}")
+        return int(places[0])
+
+    def _base_outputs(self, estimator: Any, rows: Any) -> Floats:
+        scores: Callable[[Any], Any] | None = getattr(estimator, "predict_proba", None)
+        scores = scores if scores is not None else getattr(estimator, "decision_function", None)
+        if scores is None:
+            raise TypeError(
+                f"expected a base model with predict_proba or decision_function, got {type(estimator).__name__}; wrap "
+                "it in sklearn.calibration.CalibratedClassifierCV"
+            )
+        values = np.asarray(scores(rows), dtype=np.float64)
+        values = np.stack([-values, values], axis=1) if values.ndim == 1 else values
+        if values.shape[1] != len(self.classes_):
+            raise ValueError(
+                f"expected one score for each of {len(self.classes_)} classes, got {values.shape[1]}; for an SVC use "
+                "decision_function_shape='ovr'"
+            )
+        return values
+
+    def _base_labels(self, x: Floats) -> npt.NDArray[Any]:
+        """What the base model itself says about rows of the user's columns."""
+        return np.asarray(self.estimator_.predict(self._seen(self.reduction_, x)))
+
+    def _agreement(self, rows: Floats, estimator: Any, reduction: Reduction, head: SmoothedHead) -> float:
+        """The share of rows that the smoothed model labels as its base does."""
+        base = np.asarray(estimator.predict(self._seen(reduction, rows)))
+        outputs = head(torch.from_numpy(reduction.features(rows))).numpy()
+        return float((self.classes_[outputs.argmax(axis=1)] == base).mean())
+
+    def _held_out_score(self, outputs: Floats, y: Any) -> float:
+        return float((self.classes_[outputs.argmax(axis=1)] == y).mean())

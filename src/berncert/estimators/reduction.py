@@ -1,0 +1,208 @@
+"""From columns to features in the cube: scaled, perhaps projected, moved into the domain; with what rounding can do.
+
+A column that keeps an axis of its own has the feature clip((x - low) / width). The others are scaled, v = (x - centre)
+/ scale, projected, z = matrix v with orthonormal rows, and moved, clip((z - low) / width). Everything is float64 in a
+fixed formula, and the error of each feature is bounded below for any order of summation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from berncert.foundation.arrays import Flags, Floats, Ints
+
+ROUNDOFF = 2.0**-53
+UP, DOWN = 1 + 2.0**-48, 1 - 2.0**-48
+"""More than the rounding of the few operations by which a bound is computed."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The map from columns to features. Axes: first the kept columns, in their order, then the components."""
+
+    scale: Floats
+    """(m,): distances are norms of differences divided by it."""
+    kept: Ints
+    """The columns that have an axis of their own."""
+    mixed: Ints
+    """The columns that are projected."""
+    centre: Floats
+    """(m,): of the projection."""
+    matrix: Floats
+    """(components, len(mixed)), with rows that are orthonormal but for rounding."""
+    low: Floats
+    """(axes,): where the domain begins, in columns for kept ones, else in components."""
+    width: Floats
+    """(axes,)"""
+
+    @property
+    def dim(self) -> int:
+        """The number of axes."""
+        return len(self.low)
+
+    @property
+    def weight(self) -> Floats:
+        """(axes,): how far one unit of a feature is, in units of the distance; rounded, by 1 roundoff at most."""
+        return np.concatenate([self.width[: len(self.kept)] / self.scale[self.kept], self.width[len(self.kept) :]])
+
+    def components(self, x: Floats) -> Floats:
+        """(N, components): of the mixed columns."""
+        scaled = (x[:, self.mixed] - self.centre[self.mixed]) / self.scale[self.mixed]
+        found: Floats = scaled @ self.matrix.T
+        return found
+
+    def unclipped(self, x: Floats) -> Floats:
+        """(N, axes): the features, where a row outside the domain has some outside [0, 1]."""
+        axes = np.concatenate([x[:, self.kept], self.components(x)], axis=1) if len(self.mixed) else x[:, self.kept]
+        return (axes - self.low) / self.width
+
+    def features(self, x: Floats) -> Floats:
+        """(N, axes), in [0, 1]."""
+        return np.clip(self.unclipped(x), 0.0, 1.0)
+
+    def rows(self, features: Floats) -> Floats:
+        """The rows nearest to the centre that have these features; columns that have no part in them are centred."""
+        values = self.low + features * self.width
+        found = np.tile(self.centre, (len(features), 1))
+        count = len(self.kept)
+        found[:, self.kept] = values[:, :count]
+        if len(self.mixed):
+            found[:, self.mixed] += (values[:, count:] @ self.matrix) * self.scale[self.mixed]
+        return found
+
+    def moved(self, x: Floats, features: Floats, still: Flags) -> Floats:
+        """The rows nearest to x, in l2, with these features; axes that stand still keep what x has along them."""
+        found, count = x.copy(), len(self.kept)
+        values = self.low + features * self.width
+        for axis, column in enumerate(self.kept):
+            found[:, column] = np.where(still[:, axis], x[:, column], values[:, axis])
+        if len(self.mixed):
+            step = np.where(still[:, count:], 0.0, values[:, count:] - self.components(x))
+            found[:, self.mixed] += (step @ self.matrix) * self.scale[self.mixed]
+        return found
+
+    # ---- what is proven about it ----
+
+    def feature_error(self, x: Floats) -> tuple[Floats, Floats]:
+        """(a, b), (N, axes) and (axes,): a feature of a row at distance D from x is computed to within a + b D.
+
+        D in any p-norm: a row of the matrix has its greatest dual norm for p = infinity.
+        """
+        own = 4 * ROUNDOFF * np.maximum(1.0, np.abs(self.unclipped(x))) * UP
+        count = len(self.kept)
+        growth = np.zeros(self.dim)
+        if len(self.mixed):
+            factor = (len(self.mixed) + 6) * ROUNDOFF * 1.01 / self.width[count:]
+            scaled = np.abs(x[:, self.mixed] - self.centre[self.mixed]) / self.scale[self.mixed]
+            own[:, count:] += factor * (scaled @ np.abs(self.matrix).T) * UP
+            growth[count:] = factor * np.abs(self.matrix).sum(axis=1) * UP
+        return own, growth
+
+    def routes(self, norm: float) -> list[tuple[float, Floats, float]]:
+        """(q, weight, gain): the q-norm of weight * (change of exact features) is at most gain * distance in p-norm.
+
+        For p = 2, and without projection, there is one, which is exact but for rounding.
+        """
+        weight, count = self.weight, len(self.kept)
+        if not len(self.mixed):
+            return [(norm, weight, UP)]
+        stretch = self._spectral_bound()
+        if norm == 2:
+            return [(2.0, weight, stretch)]
+        dual = math.inf if norm == 1 else 1.0 if norm == math.inf else norm / (norm - 1)
+        lengths = np.linalg.norm(self.matrix, ord=dual, axis=1) * UP
+        alone = np.concatenate([weight[:count], weight[count:] / lengths])
+        columns = len(self.kept) + len(self.mixed)
+        spread = 1.0 if norm < 2 else columns ** (0.5 - 1 / norm)
+        return [(math.inf, alone, UP), (2.0, weight, stretch * spread * UP)]
+
+    def _spectral_bound(self) -> float:
+        """At least norm_2 of the matrix (and 1, for kept columns): of M M^T = I + E by the greatest row sum of E."""
+        error = np.abs(self.matrix @ self.matrix.T - np.eye(len(self.matrix)))
+        rounding = 2 * (len(self.mixed) + 2) * ROUNDOFF * (np.abs(self.matrix) @ np.abs(self.matrix).T)
+        return math.sqrt(1 + float((error + rounding).sum(axis=1).max())) * UP
+
+    def distance(self, x: Floats, y: Floats, norm: float, *, up: bool) -> Floats:
+        """The distance of rows, rounded up or down."""
+        steps = (y - x) / self.scale
+        largest = np.abs(steps).max(axis=1, initial=0.0)
+        safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)[:, None]
+        lengths: Floats = np.linalg.norm(steps / safe, ord=norm, axis=1) * safe[:, 0]
+        slack = (x.shape[1] + 32) * 2 * ROUNDOFF
+        rounded: Floats = lengths * (1 + slack if up else 1 - slack)
+        return rounded
+
+    def radius(self, x: Floats, feature_radius: Floats, route: tuple[float, Floats, float]) -> Floats:
+        """How far, in columns, the features of each row are proven to stay within their radius, as computed."""
+        q, weight, gain = route
+        own, growth = self.feature_error(x)
+        lost = 2 * np.linalg.norm(weight * own, ord=q, axis=1) * UP
+        rate = (gain + float(np.linalg.norm(weight * growth, ord=q))) * UP
+        with np.errstate(invalid="ignore"):
+            left = np.maximum(feature_radius * DOWN - lost, 0.0) / rate * DOWN
+        return np.where(np.isinf(feature_radius), math.inf, left)
+
+    def feature_radius(self, x: Floats, radius: float, route: tuple[float, Floats, float]) -> Floats:
+        """How far the computed features of rows within the radius of each x can be from those of x."""
+        q, weight, gain = route
+        own, growth = self.feature_error(x)
+        lost = 2 * np.linalg.norm(weight * own, ord=q, axis=1) * UP
+        rate = (gain + float(np.linalg.norm(weight * growth, ord=q))) * UP
+        reach: Floats = (radius * rate + lost) * UP
+        return reach
+
+
+def fit_reduction(
+    x: Floats,
+    sample_weight: Floats,
+    *,
+    dim: int | None,
+    keep: list[int],
+    scale: Floats | None,
+    domain: tuple[Floats, Floats] | None,
+    directions: Floats | None = None,
+) -> Reduction:
+    """The reduction of a table. Rows without weight play no part.
+
+    directions: (c, m) orthonormal rows in scaled columns, to project to instead of principal components.
+    """
+    x, sample_weight = x[sample_weight > 0], sample_weight[sample_weight > 0]
+    share = (sample_weight / sample_weight.sum())[:, None]
+    centre = (share * x).sum(axis=0)
+    deviation = np.sqrt((share * (x - centre) ** 2).sum(axis=0))
+    tiny = 1e-12 * np.maximum(np.abs(centre), 1e-250)
+    units = np.where(deviation > tiny, deviation, 1.0) if scale is None else scale
+    low, high = (x.min(axis=0), x.max(axis=0)) if domain is None else domain
+    varying = [j for j in range(x.shape[1]) if high[j] > low[j]]
+    if not varying:
+        varying = [0]  # a table of constants: any axis will do
+    none = np.zeros((0, 0))
+    if directions is None and (dim is None or len(varying) <= dim):
+        kept = np.array(varying)
+        width = np.where(high > low, high - low, 1.0)
+        return Reduction(units, kept, np.zeros(0, np.int64), centre, none, low[kept], width[kept])
+    kept = np.array([j for j in varying if j in keep], dtype=np.int64)
+    mixed = np.array([j for j in varying if j not in keep], dtype=np.int64)
+    scaled = (x[:, mixed] - centre[mixed]) / units[mixed]
+    if directions is None:
+        assert dim is not None
+        matrix = _principal(scaled, share, max(1, dim - len(kept)))
+    else:
+        kept, mixed = np.zeros(0, np.int64), np.arange(x.shape[1])
+        scaled, matrix = (x - centre) / units, directions
+    parts = scaled @ matrix.T
+    bottom = np.concatenate([low[kept], parts.min(axis=0)])
+    top = np.concatenate([high[kept], parts.max(axis=0)])
+    width = np.where(top > bottom, top - bottom, 1.0)
+    return Reduction(units, kept, mixed, centre, np.ascontiguousarray(matrix), bottom, width)
+
+
+def _principal(scaled: Floats, share: Floats, count: int) -> Floats:
+    """The first principal components, as orthonormal rows; the largest entry of each is positive."""
+    _, vectors = np.linalg.eigh(scaled.T @ (share * scaled))
+    rows = vectors.T[::-1][:count]
+    signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
+    return np.ascontiguousarray(rows * signs[:, None])

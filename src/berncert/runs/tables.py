@@ -1,0 +1,220 @@
+"""A run on a table: train, smooth, certify the rows that were held out, and write one row for each, resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from berncert.certification.methods import Exact
+from berncert.certification.status import Claim
+from berncert.data.table_files import TableFile, read_table
+from berncert.estimators.classifier import BernsteinClassifier
+from berncert.estimators.columns import column_numbers
+from berncert.estimators.constraints import ConstraintOptions
+from berncert.estimators.files import load, save
+from berncert.estimators.partial import column_effects
+from berncert.foundation.arguments import guess
+from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.folders import claimed
+from berncert.foundation.progress import Bar
+from berncert.runs.execute import code_checksum
+from berncert.runs.records import FORMAT, Run, read
+from berncert.runs.table import open_table
+from berncert.runs.table_settings import MODELS, TableSettings
+
+MODEL = "model.skops"
+BATCH = 16
+COLUMNS = (
+    "idx", "label", "predict", "radius", "correct", "time", "status", "rival", "boxes", "upper", "flips_base", "row",
+    "counterfactual",
+)  # fmt: skip
+
+
+def execute_table(
+    path: str | PathLike[str],
+    folder: str | PathLike[str],
+    settings: TableSettings,
+    method: Exact | None = None,
+    *,
+    command: str = "",
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Make the run, or resume it; the folder gets run.json, certificates.tsv and the model as model.skops."""
+    place, method = Path(folder), method or Exact()
+    table = read_table(path, settings.target, leave_out=settings.leave_out, drop_missing=settings.drop_missing)
+    _check_names(table, settings)
+    train, test = _divided(table, settings)
+    with claimed(place, "run"):
+        model = _model(place, table, train, settings)
+        classes = [str(c) for c in model.classes_]
+        about = {
+            "format": FORMAT,
+            "kind": "certify",
+            "method": method.name,
+            "claim": Claim.PROVEN.name,
+            "settings": asdict(settings) | asdict(method),
+            "model": _model_record(model),
+            "data": {
+                "kind": "table", "name": table.name, "split": "test", "images": len(test), "classes": classes,
+                "columns": list(table.columns), "sha256": table.sha256, "shape": [len(table.columns)],
+            },
+            "versions": {name: metadata.version(name) for name in ("berncert", "numpy", "scikit-learn", "numba")}
+            | {"code": code_checksum()},
+            "origin": {
+                "model": str(path), "command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "machine": {
+                    "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
+                },
+            },
+        }  # fmt: skip
+        limits = constraints_of(model, table, settings)
+
+        def more() -> Mapping[str, Any]:
+            return {"table": _table_record(model, table, train, test, settings, limits, method.norm, threads)}
+
+        rows = open_table(
+            place, about, COLUMNS, table.numbers[test], more=more, numbers_per_row=12 + 2 * len(table.columns)
+        )
+        with Bar("certifying", total=len(test), progress=progress) as bar:
+            for start in range(rows.done // BATCH * BATCH, len(test), BATCH):
+                bar.update(start)
+                part = test[start : start + BATCH]
+                rows.append(_certified(model, table, part, method, limits, threads)[rows.done - start :])
+                bar.update(rows.done)
+    return read(place)
+
+
+def _check_names(table: TableFile, settings: TableSettings) -> None:
+    for option in ("fixed", "increasing", "decreasing"):
+        column_numbers(_columns(table, getattr(settings, option)), table.columns, len(table.columns), option)
+    kinds = sorted(set(table.target.tolist()))
+    if len(kinds) < 2:
+        raise ValueError(f"expected at least two classes in column {settings.target!r}, got one class only: {kinds}")
+    if len(kinds) > max(20, len(table.target) // 10):
+        raise ValueError(
+            f"expected classes in column {settings.target!r}, got {len(kinds)} different values; for a number to be "
+            "predicted use berncert.estimators.BernsteinRegressor"
+        )
+
+
+def _columns(table: TableFile, names: Sequence[str]) -> list[str]:
+    """The columns that are meant: of a column of categories all of its 0/1 columns."""
+    found: list[str] = []
+    for name in names:
+        members = [c for group in table.groups for c in group if c.startswith(f"{name}=")]
+        if name not in table.columns and not members:
+            raise ValueError(f"expected a column of {table.name}, got {name!r}{guess(name, table.columns)}")
+        found += [name] if name in table.columns else members
+    return found
+
+
+def _divided(table: TableFile, settings: TableSettings) -> tuple[Ints, Ints]:
+    """The rows to train on and those that are held out, in the file's order."""
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(len(table.target))
+    counts = np.unique(table.target, return_counts=True)[1]
+    train, test = train_test_split(
+        rows, test_size=settings.test, random_state=settings.seed, stratify=table.target if counts.min() > 1 else None
+    )
+    return np.sort(train), np.sort(test)[: settings.limit]
+
+
+def _model(place: Path, table: TableFile, train: Ints, settings: TableSettings) -> Any:
+    """The smoothed model: that of the folder if the run is resumed, else a new one, written there."""
+    if (place / "run.json").exists() and (place / MODEL).exists():
+        return load(place / MODEL)
+    keep = _columns(table, (*settings.fixed, *settings.increasing, *settings.decreasing))
+    wide = len(table.columns) > settings.dim
+    model = BernsteinClassifier(
+        MODELS[settings.model](settings.seed), degree=settings.degree, dim=settings.dim, keep=keep if wide else None
+    ).fit(table.values[train], table.target[train])
+    save(model, place / MODEL)
+    return model
+
+
+def constraints_of(model: Any, table: TableFile, settings: TableSettings) -> ConstraintOptions:
+    """What the settings ask for; whole numbers and categories where these columns have axes of their own."""
+    own = {table.columns[int(j)] for j in model.reduction_.kept}
+    numbers = {name: j for j, name in enumerate(table.columns)}
+    return ConstraintOptions(
+        fixed=[numbers[c] for c in _columns(table, settings.fixed)],
+        increasing=[numbers[c] for c in _columns(table, settings.increasing)],
+        decreasing=[numbers[c] for c in _columns(table, settings.decreasing)],
+        whole=[numbers[c] for c in table.whole if c in own],
+        categories=[[numbers[c] for c in group] for group in table.groups if set(group) <= own],
+    )
+
+
+def _model_record(model: Any) -> dict[str, Any]:
+    digest = hashlib.sha256(np.ascontiguousarray(model.coefficients_).tobytes()).hexdigest()
+    return {
+        "sha256": digest,
+        "base": type(model.estimator).__name__,
+        "axes": model.reduction_.dim,
+        "degree": list(model.degree_),
+        "agreement": model.agreement_,
+    }
+
+
+def _table_record(
+    model: Any,
+    table: TableFile,
+    train: Ints,
+    test: Ints,
+    settings: TableSettings,
+    limits: ConstraintOptions,
+    norm: float,
+    threads: int | None,
+) -> dict[str, Any]:
+    """What the report shows besides the rows: units, accuracy of the base, and the effect of each column."""
+    base = model._base_labels(table.values[test])
+    return {
+        "scale": model.scale_.tolist(),
+        "projected": [table.columns[int(j)] for j in model.reduction_.mixed],
+        "constraints": {name: value for name, value in limits.items() if value},
+        "base_accuracy": float((base == table.target[test]).mean()),
+        "smoothed_accuracy": float(model.score(table.values[test], table.target[test])),
+        "effects": column_effects(
+            model, table.values[train], table.columns, radius=settings.radius_of_ranges, norm=norm, threads=threads
+        ),
+    }
+
+
+def _certified(
+    model: Any, table: TableFile, rows: Ints, method: Exact, limits: ConstraintOptions, threads: int | None
+) -> list[dict[str, Any]]:
+    """The lines of the table for some rows."""
+    x: Floats = table.values[rows]
+    began = time.perf_counter()
+    c = model.certify(
+        x, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes, max_seconds=method.max_seconds,
+        threads=threads, progress=False, **limits,
+    )  # fmt: skip
+    seconds = timedelta(seconds=(time.perf_counter() - began) / len(rows))
+    number = {label: k for k, label in enumerate(model.classes_.tolist())}
+    lines = []
+    for i, row in enumerate(rows):
+        label, predicted = number.get(str(table.target[row]), -2), number[c.predicted[i]]
+        lines.append(
+            {
+                "idx": int(table.numbers[row]), "label": label, "predict": predicted, "radius": c.radius[i],
+                "correct": label == predicted, "time": seconds, "status": c.status[i],
+                "rival": -1 if c.rival[i] is None else number[c.rival[i]], "boxes": int(c.boxes[i]),
+                "upper": c.upper[i], "flips_base": bool(c.flips_base[i]), "row": x[i],
+                "counterfactual": np.asarray(c.counterfactual[i]),
+            }
+        )  # fmt: skip
+    return lines

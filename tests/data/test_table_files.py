@@ -1,0 +1,67 @@
+"""Tables from files: numbers, categories, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from berncert.data.table_files import read_table
+
+TEXT = "age,home,income,good\n30,rent,1.5,yes\n41,own,2.5,no\n52,rent,3.0,no\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "table.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_numbers_stay_and_categories_become_columns(separator: str, tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, TEXT.replace(",", separator)), "good")
+    assert table.columns == ("age", "home=own", "home=rent", "income")
+    np.testing.assert_array_equal(table.values, [[30, 0, 1, 1.5], [41, 1, 0, 2.5], [52, 0, 1, 3.0]])
+    assert table.target.tolist() == ["yes", "no", "no"]
+    assert table.groups == (("home=own", "home=rent"),)
+    assert table.whole == ("age",)
+
+
+def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    columns = {"age": [30, 41, 52], "home": ["rent", "own", "rent"], "income": [1.5, 2.5, 3.0], "good": list("ynn")}
+    parquet.write_table(arrow.table(columns), tmp_path / "table.parquet")
+    one = read_table(tmp_path / "table.parquet", "good")
+    two = read_table(written(tmp_path, TEXT), "good")
+    np.testing.assert_array_equal(one.values, two.values)
+    assert one.columns == two.columns
+
+
+def test_missing_values_are_named_or_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, TEXT + "NA,own,2,yes\n33,,1,yes\n")
+    with pytest.raises(ValueError, match=r"got some in 2 of 5 rows: age \(1\), home \(1\)"):
+        read_table(path, "good")
+    table = read_table(path, "good", drop_missing=True)
+    assert table.numbers.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "message"),
+    [
+        (TEXT, "goood", "got 'goood'; did you mean good"),
+        ("a,a\n1,2\n", "a", "different names"),
+        ("a,b\n1,2,3\n", "a", "expected 2 values in row 2"),
+        ("a,b\n", "a", "a line of names and rows"),
+        ("a\n1\n2\n", "a", "columns besides 'a'"),
+        ("n,b\n" + "".join(f"name{i},{i}\n" for i in range(30)), "b", "30 different words such as 'name0'"),
+    ],
+)
+def test_what_is_no_table_is_refused(text: str, target: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_table(written(tmp_path, text), target)
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="which is not there"):
+        read_table(tmp_path / "no.csv", "x")

@@ -1,0 +1,243 @@
+"""The conventions of scikit-learn, kept by both estimators; files; and input that makes no sense."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from tables import loans
+
+from berncert import Status
+from berncert.estimators import BernsteinClassifier, BernsteinRegressor, load
+
+X, Y = load_iris(return_X_y=True)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+
+
+@parametrize_with_checks(
+    [
+        BernsteinClassifier(LogisticRegression(), degree=3),
+        BernsteinClassifier(RidgeClassifier(), degree=2),
+        BernsteinClassifier(DecisionTreeClassifier(random_state=0), degree=4),
+        BernsteinRegressor(Ridge(), degree=2),
+    ]
+)
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_clone_pipelines_grids_and_outputs_as_frames() -> None:
+    model = BernsteinClassifier(SVC(), degree=2, dim=None)
+    assert clone(model).get_params()["degree"] == 2
+    pipeline = make_pipeline(StandardScaler(), model).set_output(transform="pandas").fit(FRAME, Y)
+    assert list(pipeline[-1].feature_names_in_) == ["a", "b", "c", "d"]
+    grid = GridSearchCV(model, {"degree": [1, 3], "dim": [2, None], "estimator__C": [1.0, 9.0]}, cv=2).fit(X, Y)
+    assert grid.best_score_ > 0.8
+    assert pickle.loads(pickle.dumps(grid.best_estimator_)).score(X, Y) == grid.best_estimator_.score(X, Y)
+
+
+def test_labels_frames_and_names_are_the_users() -> None:
+    labels = np.array(["one", "two", "three"])[Y]
+    model = BernsteinClassifier(KNeighborsClassifier(), degree=4).fit(FRAME, labels)
+    c = model.certify(FRAME.iloc[::30], threads=1)
+    assert list(c.counterfactual.columns) == list(FRAME.columns)
+    assert list(c.counterfactual.index) == list(FRAME.index[::30])
+    assert set(c.predicted) | set(c.rival) <= set(labels)
+    assert "5 rows: 5 PROVEN" in repr(c)
+    assert c[2].radius == c.radius[2]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(FRAME[["b", "a", "c", "d"]])
+
+
+def test_polars_frames_come_back_as_they_went() -> None:
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame(X, schema=["a", "b", "c", "d"])
+    model = BernsteinClassifier(KNeighborsClassifier(), degree=3).fit(table, Y)
+    assert isinstance(model.certify(table[:2], fixed=["a"], threads=1).counterfactual, polars.DataFrame)
+
+
+def test_prefit_models_are_smoothed_as_they_are() -> None:
+    base = RandomForestClassifier(10, random_state=0).fit(FRAME, Y)
+    model = BernsteinClassifier(base, degree=8, prefit=True).fit(X, Y)
+    assert model.estimator_ is base
+    assert model.agreement_ > 0.9
+    reduced = BernsteinClassifier(base, degree=8, dim=2, prefit=True).fit(FRAME, Y)
+    assert reduced.reduction_.dim == 2
+    assert reduced.score(FRAME, Y) > 0.85
+
+
+def test_sample_weights_reach_the_base_and_the_reduction() -> None:
+    weight = np.r_[np.ones(100), np.zeros(50)]
+    weighed = BernsteinClassifier(LogisticRegression(max_iter=999), degree=3, dim=2).fit(X, Y, sample_weight=weight)
+    fewer = BernsteinClassifier(LogisticRegression(max_iter=999), degree=3, dim=2).fit(X[:100], Y[:100])
+    np.testing.assert_allclose(weighed.reduction_.width, fewer.reduction_.width)
+    piped = BernsteinClassifier(make_pipeline(StandardScaler(), LogisticRegression()), degree=2)
+    piped.fit(X, Y, sample_weight=weight)
+    with pytest.raises(ValueError, match="takes sample weights, got KNeighborsClassifier"):
+        BernsteinClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
+
+
+def test_the_degree_may_be_chosen() -> None:
+    model = BernsteinClassifier(LogisticRegression(max_iter=999), degree="auto").fit(X, Y)
+    assert model.degree_[0] >= 2
+    assert model.agreement_ > 0.95
+    plane = BernsteinRegressor(Ridge(), degree="auto").fit(X[:, :3], X[:, 3])
+    assert set(plane.degree_) == {1}  # a plane is a polynomial of degree 1
+    assert plane.agreement_ > 0.999
+
+
+def test_scale_and_domain_are_the_users_if_given() -> None:
+    model = BernsteinClassifier(SVC(), degree=4, scale=[1, 1, 2, 2], domain=({"a": 0}, {"a": 10})).fit(FRAME, Y)
+    assert model.scale_.tolist() == [1, 1, 2, 2]
+    assert model.reduction_.low[0] == 0
+    assert model.reduction_.width[0] == 10
+    twice = BernsteinClassifier(SVC(), degree=4, scale=[2, 2, 4, 4], domain=({"a": 0}, {"a": 10})).fit(FRAME, Y)
+    one, two = (m.certify(FRAME.iloc[::50], threads=1).radius for m in (model, twice))
+    np.testing.assert_allclose(one, 2 * two, rtol=1e-3)
+
+
+def test_regressors_have_one_output_or_several() -> None:
+    x, y = load_diabetes(return_X_y=True)
+    one = BernsteinRegressor(KNeighborsRegressor(20), degree=4, dim=3).fit(x, y)
+    assert one.predict(x).shape == (len(x),)
+    two = BernsteinRegressor(KNeighborsRegressor(20), degree=4, dim=3).fit(x, np.stack([y, -y], axis=1))
+    np.testing.assert_allclose(two.predict(x)[:, 1], -one.predict(x), rtol=1e-9)
+    assert two.bounds(x[:3], 0.1, threads=1)[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_a_saved_model_is_the_model(kind: str, tmp_path: Path) -> None:
+    base = RandomForestClassifier(5, random_state=0) if kind == "classifier" else RandomForestRegressor(5)
+    model = (BernsteinClassifier if kind == "classifier" else BernsteinRegressor)(base, degree=3, dim=3).fit(FRAME, Y)
+    model.save(tmp_path / "model.skops")
+    again = load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(again.predict(FRAME), model.predict(FRAME))
+    np.testing.assert_array_equal(again.bounds(FRAME[:2], 0.1)[0], model.bounds(FRAME[:2], 0.1)[0])
+
+
+def test_files_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+    import skops.io
+
+    (tmp_path / "a").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="expected a skops file"):
+        load(tmp_path / "a")
+    skops.io.dump(LogisticRegression(), tmp_path / "b")
+    with pytest.raises(ValueError, match="got LogisticRegression"):
+        load(tmp_path / "b")
+    skops.io.dump(Path("x"), tmp_path / "c")
+    with pytest.raises(ValueError, match="types that are known, got pathlib"):
+        load(tmp_path / "c")
+
+
+def test_constant_columns_play_no_part() -> None:
+    table = np.c_[X, np.full(len(X), 7.0)]
+    model = BernsteinClassifier(SVC(), degree=3, dim=None).fit(table, Y)
+    assert model.reduction_.dim == 4
+    assert model.monotonicity()[4].direction.name == "CONSTANT"
+    c = model.certify(table[::40], threads=1)
+    assert (c.counterfactual[:, 4] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda x, y: (np.where(x > 5, np.nan, x), y), ValueError, "NaN"),
+        (lambda x, y: (np.full(x.shape, "red", dtype=object), y), ValueError, "could not convert string"),
+        (lambda x, y: (x, np.zeros(len(y), int)), ValueError, "one class only"),
+        (lambda x, y: (x[:0], y[:0]), ValueError, "0 sample"),
+        (lambda x, y: (np.c_[x, x, x, x], y), MemoryError, "lower the degree or the number of features"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(change: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        BernsteinClassifier(SVC(), dim=None).fit(*change(X, Y))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"degree": 0}, "degree >= 1"),
+        ({"degree": "high"}, "'auto', got 'high'"),
+        ({"dim": 0}, "dim >= 1"),
+        ({"scale": [1, 1, 0, 1]}, "scale above 0"),
+        ({"domain": 3}, r"domain=\(lower, upper\)"),
+        ({"domain": ({"a": 9}, {"a": 1})}, "lower <= upper"),
+        ({"keep": ["z"], "dim": 2}, "column of the table in keep, got 'z'"),
+        ({"estimator": SVC(decision_function_shape="ovo")}, ""),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    model = BernsteinClassifier(**{"estimator": SVC(), **options})
+    if not message:  # three classes have three pairs
+        model.fit(FRAME, Y)
+        return
+    with pytest.raises(ValueError, match=message):
+        model.fit(FRAME, Y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fixed": ["agee"]}, "got 'agee'; did you mean age"),
+        ({"fixed": [9]}, "a number below 7"),
+        (
+            {"lower": {"income": 9.0}, "upper": {"income": 1.0}},
+            "expected an admissible value in every column, got none",
+        ),
+        ({"categories": [["age", "own"]]}, "exactly one 1 among the columns"),
+        ({"whole": ["children"], "lower": {"children": 0.2}, "upper": {"children": 0.8}}, "admissible value"),
+        ({"lower": np.zeros((3, 3))}, r"a row of 7 or a table of shape \(10, 7\)"),
+        ({"norm": 0.5}, "1 <= p"),
+    ],
+)
+def test_constraints_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    table, y = loans(60)
+    model = BernsteinClassifier(LogisticRegression(max_iter=5000), degree=1, dim=None).fit(table, y)
+    with pytest.raises(ValueError, match=message):
+        model.certify(table[:10], **options)
+    with pytest.raises(TypeError, match="expected constraints out of"):
+        model.certify(table[:10], frozen=["age"])
+
+
+def test_projected_columns_cannot_be_constrained_and_kept_ones_can() -> None:
+    table, y = loans(80)
+    model = BernsteinClassifier(LogisticRegression(max_iter=5000), degree=2, dim=3, keep=["age"]).fit(table, y)
+    c = model.certify(table[:10], fixed=["age"], threads=1)
+    assert (c.counterfactual["age"].to_numpy() == table["age"][:10].to_numpy()).all()
+    assert Status.PROVEN in set(c.status)
+    with pytest.raises(ValueError, match=r"not projected, got income; fit with keep"):
+        model.certify(table[:10], fixed=["income"])
+
+
+def test_importing_the_package_is_light() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, berncert.estimators; print(sorted({'torch', 'sklearn', 'numba'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_no_warning_is_given_for_names() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BernsteinClassifier(SVC(), degree=2).fit(FRAME, Y)
+        model.certify(FRAME[:3], threads=1)
+    assert math.isfinite(model.agreement_)
