@@ -24,7 +24,7 @@ def why_bend_figure(cells: Mapping[tuple[str, int], Cell], images: int) -> Figur
     _over_features(left, cells)
     _over_radius(right, cells)
     figure.text(0.016, 0.965, TITLE, fontsize=12, fontweight="bold", color=INK, va="top")
-    detail = f"MNIST, l2, first {images:,} test images; same extractor, images and epochs; dots: three seeds; left axis from 50"
+    detail = f"MNIST, l2, first {images:,} test images; same extractor and epochs; dots: three seeds; left axis from 50"
     figure.text(0.016, 0.9, detail, fontsize=SMALL, color=GREY, va="top")
     return figure
 

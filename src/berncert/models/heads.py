@@ -69,7 +69,8 @@ def _spread(points: int, dim: int) -> Tensor:
     x = nn.functional.normalize(torch.randn(points, dim, generator=torch.Generator().manual_seed(0)).double())
     if points > MOST_REPELLED:
         return x.float()
-    for power, step in zip(*(torch.logspace(*ends, REPULSIONS).tolist() for ends in ((0.3, 2), (-1, -3))), strict=True):
+    powers, steps = torch.logspace(0.3, 2, REPULSIONS), torch.logspace(-1, -3, REPULSIONS)
+    for power, step in zip(powers.tolist(), steps.tolist(), strict=True):
         apart = x[:, None] - x
         squares = apart.square().sum(dim=2) + 4 * torch.eye(points)
         nearness = (squares.min() / squares) ** (power / 2 + 1)  # 1 for the nearest pair: no power overflows
