@@ -24,9 +24,7 @@ def why_bend_figure(cells: Mapping[tuple[str, int], Cell], images: int) -> Figur
     _over_features(left, cells)
     _over_radius(right, cells)
     figure.text(0.016, 0.965, TITLE, fontsize=12, fontweight="bold", color=INK, va="top")
-    detail = (
-        f"MNIST, l2, the first {images:,} test images; same extractor, same epochs, three seeds each (dots), line: mean"
-    )
+    detail = f"MNIST, l2, first {images:,} test images; same extractor and epochs; dots: three seeds; left axis from 50"
     figure.text(0.016, 0.9, detail, fontsize=SMALL, color=GREY, va="top")
     return figure
 
@@ -51,7 +49,7 @@ def _over_features(axes: Axes, cells: Mapping[tuple[str, int], Cell]) -> None:
                 axes.annotate(text, (dim, bending.max()), (-7, 3), textcoords="offset points", ha="right",
                               fontsize=10, fontweight="bold", color=STYLES["bending"].ink)  # fmt: skip
     radii = ", ".join(f"{radius:g}" for radius in CHOSEN_BY[:-1])
-    axes.set(xticks=DIMS, xlabel="number of features d (ten classes)", xlim=(2.2, 10.3))
+    axes.set(xticks=DIMS, xlabel="number of features d (ten classes)", xlim=(2.2, 10.3), ylim=(50, 76))
     title = f"certified accuracy (%), mean of radii {radii} and {CHOSEN_BY[-1]:g}"
     axes.set_title(title, loc="left", fontsize=9.5, color=INK)
     axes.legend(frameon=False, fontsize=SMALL + 0.5, loc="lower right")
