@@ -82,10 +82,10 @@ def attack_model(label: str, path: str, chosen: argparse.Namespace) -> None:
     proven = np.where(c.predicted == test.labels.numpy(), c.radius, -1.0)
     for radius in map(_number, (chosen.radii or RADII.get((name, chosen.norm), "0.1")).split(",")):
         if all(row["radius"] != radius for row in record["rows"]):
-            row = attacked(model, test, proven, radius, chosen.norm)
+            row = attacked(model, test, proven, radius, chosen.norm) | origin("experiments.autoattack")
             record["rows"] = sorted([*record["rows"], row], key=lambda one: one["radius"])
             chosen.out.mkdir(parents=True, exist_ok=True)
-            write_whole(file, (json.dumps(record | origin("experiments.autoattack"), indent=1) + "\n").encode())
+            write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
 
 
 def attacked(model: Classifier, test: Dataset, proven: Floats, radius: float, norm: float) -> dict[str, Any]:
