@@ -161,6 +161,18 @@ def test_a_weight_that_is_singular_still_has_an_orthogonal_factor_with_a_derivat
     assert float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2)) <= 1 + 1e-5
 
 
+def test_orthogonal_weights_keep_their_precision_in_mixed_training() -> None:
+    layer = orthogonal(nn.Linear(64, 64))
+    raw = layer.parametrizations.weight.original
+    with torch.no_grad():
+        raw.mul_(torch.logspace(0.6, -1.6, 64))  # W* W, rounded to bfloat16, has no Cholesky factor
+    plain = layer.weight
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = layer.weight
+    assert mixed.dtype == torch.float32
+    assert torch.equal(plain, mixed)
+
+
 def test_orthogonal_weights_of_a_float32_layer_are_orthonormal_as_well() -> None:
     layer = orthogonal(nn.Linear(64, 32))
     weight = layer.weight.detach().double()

@@ -205,12 +205,9 @@ class _OrthogonalFactor(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tall: Tensor) -> Tensor:
-        gram = tall.T @ tall
-        ridge = RIDGE * gram.diagonal().mean() + torch.finfo(tall.dtype).tiny
-        factor = torch.linalg.cholesky(
-            gram.to(tall) + ridge * torch.eye(len(gram), dtype=tall.dtype, device=tall.device)
-        )
-        q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
+        with torch.autocast(tall.device.type, enabled=False):
+            factor = _cholesky(tall.T @ tall, RIDGE)
+            q = torch.linalg.solve_triangular(factor.mH, tall, upper=True, left=False)
         ctx.save_for_backward(q, factor)
         return cast(Tensor, q)
 
