@@ -252,7 +252,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             q, weight, _ = route
             target = self.reduction_.feature_radius(x, float(radius), route)
             origin = self.reduction_.features(x)
-            reach = target[:, None] / weight * UP
+            reach = target[:, None] / weight * UP + 2.0**-50  # the sums below round, too
             low, high = np.maximum(0.0, origin - reach), np.minimum(1.0, origin + reach)
             for axis, column in enumerate(self.reduction_.kept):
                 sides = (allowed.low[:, column], allowed.high[:, column])
