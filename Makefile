@@ -27,6 +27,7 @@ bench: $(READY)  ## side-by-side measurements, written to benchmarks/: half an h
 	$(PYTHON) -m benchmarks.distances
 	$(PYTHON) -m benchmarks.startup
 	$(PYTHON) -m benchmarks.certifiers
+	$(PYTHON) -m benchmarks.tables
 
 $(READY): pyproject.toml constraints.txt
 	@python3 -c 'import sys; sys.exit("berncert needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else 0'

@@ -17,6 +17,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ MODELS: dict[str, Any] = {
     "logistic": LogisticRegression(max_iter=5000),
 }
 NORMS = (1.0, 2.0, math.inf)
+MODULES = {"scikit-learn": "sklearn", "pyscipopt": "pyscipopt", "dice-ml": "dice_ml"}
 
 
 @dataclass(frozen=True)
@@ -392,8 +395,8 @@ ATTACKED_NOTE = """Every row was held out. Distances in standard deviations of t
 SOLVED_NOTE = """The same polynomials and l2 distance, to the same gap, on the same rows, one thread each. SCIP may take
     {} s for each rival class; its time counts where it does not end. Disagreement: how far its answer lies outside
     [radius, upper], relative to upper."""
-SEARCHED_NOTE = """The nearest counterfactual of the same rows by heuristics, on the smoothed model. Distance: over the
-    proven nearest one's."""
+SEARCHED_NOTE = """Counterfactuals of the same rows by heuristics, on the smoothed model. Distance: over the proven
+    nearest one's. dice-ml also wants few columns to change, which this does not measure."""
 
 
 def sections(quick: bool) -> list[Section]:
@@ -438,7 +441,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     record = source | {section.key: section.rows for section in found}
     (out / "tables.json").write_text(json.dumps(record, indent=1) + "\n")
-    intro = f"{made_by(source)} Full precision is in `tables.json`, beside this file."
+    peers = {name: version(name) for name in ("scikit-learn", "pyscipopt", "dice-ml") if find_spec(MODULES[name])}
+    intro = f"{made_by(source, peers)} Full precision is in `tables.json`, beside this file."
     (out / "tables.md").write_text(markdown("Models on tables, measured", intro, found))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import comb
 
@@ -172,9 +172,10 @@ def test_a_budget_leaves_valid_bounds_and_says_so() -> None:
     assert short.upper[0, 0] >= full.greatest_found[0, 0]
 
 
-def test_certify_refuses_one_output_and_points_to_bounds() -> None:
+@pytest.mark.parametrize("ask", [berncert.certify, berncert.estimate])
+def test_what_asks_for_classes_refuses_one_output_and_points_to_bounds(ask: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match=r"berncert\.bounds"):
-        berncert.certify(berncert.SmoothedHead(torch.rand(1, 3).double()), [[0.5]])
+        ask(berncert.SmoothedHead(torch.rand(1, 3).double()), [[0.5]])
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,14 @@ def test_what_is_no_table_is_refused(text: str, target: str, message: str, tmp_p
         read_table(written(tmp_path, text), target)
 
 
+def test_tables_that_are_shipped_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = read_table("wine", "class", leave_out=["ash"])
+    assert table.values.shape == (178, 12)
+    assert "proline" in table.whole
+    assert set(table.target) == {"class_0", "class_1", "class_2"}
+
+
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="which is not there"):
         read_table(tmp_path / "no.csv", "x")

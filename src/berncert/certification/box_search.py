@@ -16,7 +16,7 @@ import numpy as np
 from berncert.certification.forecast import warn_of_long_work
 from berncert.certification.kernels import search
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole, allocate, without_axes
-from berncert.certification.kernels.rows import OF_ROW, ROW, SHARE, new_clock
+from berncert.certification.kernels.rows import BOXES, OF_ROW, ROW, SHARE, new_clock
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
 from berncert.foundation.progress import Bar
@@ -25,6 +25,8 @@ ROWS_AT_ONCE = 32  # for one thread, before it takes the next ones
 SECONDS_BETWEEN_LOOKS = 0.1
 LOOKS_PER_ROW = 50
 """How often a row is looked at within its time, if there is a limit."""
+MANY_BOXES = 1000
+"""Of one row, before they are worth a note beside the bar."""
 ROUNDED = 2.0**-47
 """More than the relative rounding error of a norm of two numbers, one of which is the norm of a few."""
 
@@ -223,11 +225,17 @@ class Watched:
                 while running:
                     finished, running = wait(running, timeout=watch.pause)
                     watch.look()
-                    bar.update(done[0])
+                    bar.update(done[0], _at_hand(clocks))
                     for future in finished:
                         future.result()
             finally:
                 stop[0] = True  # whoever still runs when we leave, by Ctrl-C or an error, ends at once
+
+
+def _at_hand(clocks: list[Floats]) -> str:
+    """How far the longest of the rows at hand has come: a row can take minutes, and the bar counts rows."""
+    boxes = max((int(clock[BOXES]) for clock in clocks), default=0)
+    return f"{boxes:,} boxes in the row at hand" if boxes > MANY_BOXES else ""
 
 
 class _Watch:

@@ -70,11 +70,6 @@ def certify_features(
 
 def posed(smoothed: SmoothedHead, method: Exact, norm: float | None = None) -> Problem:
     """The problem of the smoothed head, in the terms of the kernels."""
-    if smoothed.classes == 1:
-        raise ValueError(
-            "expected a head with two classes or more, got one output, which has no class to hold; berncert.bounds "
-            "proves the range of its values over a box"
-        )
     return pose(
         smoothed.coefficients.detach().cpu().double().numpy(),
         norm=method.norm if norm is None else norm,

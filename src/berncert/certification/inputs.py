@@ -34,7 +34,15 @@ def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dt
 
 
 def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
-    """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError."""
+    """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError.
+
+    So is a head with one output: whoever asks about features asks about their classes.
+    """
+    if smoothed.classes == 1:
+        raise ValueError(
+            "expected a head with two classes or more, got one output, which has no class to hold; berncert.bounds "
+            "proves the range of its values over a box"
+        )
     x = _real(features, "features").astype(np.float64, copy=False)
     if x.ndim != 2 or x.shape[1] != smoothed.dim:
         hint = "write features[None] for a single sample" if x.shape == (smoothed.dim,) else "one row for each sample"

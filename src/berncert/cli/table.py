@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  berncert table wine.csv --target cultivar
+  berncert table wine --target class          a table that is shipped; breast_cancer and iris are, too
   berncert table loans.csv --target approved --model gradient_boosting --fixed age --increasing income
   berncert table loans.parquet --target approved --dim 6 --norm inf --out runs/loans
 
@@ -35,7 +35,7 @@ METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The table, and how it is worked on."""
     parser.description = "Train a model on a table, smooth it, and prove for each row how far it is from another class."
-    parser.add_argument("table", metavar="TABLE", help="a .csv or .parquet file")
+    parser.add_argument("table", metavar="TABLE", help="a .csv or .parquet file; wine, iris or breast_cancer")
     for entry in fields(TableSettings):
         if entry.name == "drop_missing":
             parser.add_argument("--drop-missing", action="store_true", help=entry.metadata["help"])

@@ -24,6 +24,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 MOST_CATEGORIES = 20
 """Different words in a column; with more it is a name or a text, not a category."""
 PARQUET = (".parquet", ".pq")
+SHIPPED = ("breast_cancer", "iris", "wine")
+"""Real tables that scikit-learn brings along, by name; the column to be predicted is called `class`."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,16 @@ def read_table(
     values are an error that says where they are, or are left out with drop_missing.
     """
     place = Path(path).expanduser()
-    if not place.is_file():
-        raise FileNotFoundError(f"expected a CSV or parquet file, got {place}, which is not there")
-    check_unpacked(place, place.stat().st_size)
-    cells = _parquet(place) if place.suffix.lower() in PARQUET else _csv(place)
+    if str(path) in SHIPPED and not place.exists():
+        cells, digest = _shipped(str(path))
+    elif not place.is_file():
+        raise FileNotFoundError(
+            f"expected a CSV or parquet file, or one of {', '.join(SHIPPED)}, got {place}, which is not there"
+        )
+    else:
+        check_unpacked(place, place.stat().st_size)
+        cells = _parquet(place) if place.suffix.lower() in PARQUET else _csv(place)
+        digest = hashlib.sha256(place.read_bytes()).hexdigest()
     for name in (target, *leave_out):
         if name not in cells:
             raise ValueError(f"expected a column of {place.name}, got {name!r}{guess(name, cells)}")
@@ -91,11 +99,22 @@ def read_table(
         groups.append(names)
     if not parts:
         raise ValueError(f"expected columns besides {target!r} in {place.name}, got none")
-    digest = hashlib.sha256(place.read_bytes()).hexdigest()
     values = np.stack(parts, axis=1)
     return TableFile(
         place.name, tuple(columns), values, labels, np.array(keep, np.int64), tuple(groups), tuple(whole), digest
     )
+
+
+def _shipped(name: str) -> tuple[dict[str, list[str]], str]:
+    """The cells of a table of scikit-learn's, and their checksum."""
+    datasets: Any = import_module("sklearn.datasets")
+    found = getattr(datasets, f"load_{name}")()
+    columns = {
+        str(c).replace(" (cm)", ""): [repr(float(v)) for v in found.data[:, j]]
+        for j, c in enumerate(found.feature_names)
+    }
+    cells = columns | {"class": [str(found.target_names[k]) for k in found.target]}
+    return cells, hashlib.sha256(repr(cells).encode()).hexdigest()
 
 
 def _csv(place: Path) -> dict[str, list[str]]:

@@ -185,7 +185,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         return smooth(head, reduction.dim, degree, batch_size=GRID_BATCH)
 
     def _chosen_degree(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> int:
-        """By agreement and score on a fifth of the rows, with a base model that did not see them unless prefit."""
+        """By agreement on all rows and score on a fifth of them, which the base model did not see unless prefit."""
         rows = np.arange(len(x))
         train, test = next(ShuffleSplit(1, test_size=0.2, random_state=0).split(rows)) if len(x) >= 5 else (rows, rows)
         part = None if sample_weight is None else np.asarray(sample_weight)[train]
@@ -196,7 +196,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         def tried(degree: int) -> tuple[float, float]:
             head = self._smoothed(estimator, reduction, degree)
             outputs = head(torch.from_numpy(reduction.features(x[test]))).numpy()
-            agreement = self._agreement(x[test], estimator, reduction, head)
+            agreement = self._agreement(x, estimator, reduction, head)
             return agreement, self._held_out_score(outputs, np.asarray(y)[test])
 
         return degrees.choose(reduction.dim, tried)
@@ -252,7 +252,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             q, weight, _ = route
             target = self.reduction_.feature_radius(x, float(radius), route)
             origin = self.reduction_.features(x)
-            reach = target[:, None] / weight * UP
+            reach = target[:, None] / weight * UP + 2.0**-50  # the sums below round, too
             low, high = np.maximum(0.0, origin - reach), np.minimum(1.0, origin + reach)
             for axis, column in enumerate(self.reduction_.kept):
                 sides = (allowed.low[:, column], allowed.high[:, column])

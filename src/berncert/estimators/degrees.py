@@ -1,4 +1,4 @@
-"""The choice of a degree: the least at which the smoothed model agrees with its base on rows that were held out."""
+"""The choice of a degree: the least at which the smoothed model agrees with its base, else a compromise."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def candidates(dim: int) -> list[int]:
 
 
 def choose(dim: int, tried: Callable[[int], tuple[float, float]]) -> int:
-    """`tried` gives (agreement, validation score) of a degree. The first that agrees well enough; else the best score.
+    """`tried` gives (agreement, validation score) of a degree. The first that agrees well enough is taken.
 
-    Among equal scores the greater agreement decides, then the lower degree.
+    If none does, the one with the greatest mean of both: few rows are held out, so the score alone is noisy. Among
+    equal ones the lower degree.
     """
-    best = (-float("inf"), -float("inf"), 0)
+    best = (-float("inf"), 0)
     for degree in candidates(dim):
         agreement, score = tried(degree)
         if agreement >= AGREED:
             return degree
-        best = max(best, (score, agreement, -degree))
-    return -best[2]
+        best = max(best, (0.5 * (score + agreement), -degree))
+    return -best[1]

@@ -15,6 +15,7 @@ from berncert.foundation.rounding import ceil_digits, ceil_places, floor_places
 from berncert.reporting.curves.common_images import image_keys
 from berncert.reporting.html.formats import UNITS, places_of, sortable, unit_for, with_signs
 from berncert.reporting.html.pictures import Gallery
+from berncert.reporting.html.table_rows import things
 from berncert.runs.records import Run
 
 MOST = 12
@@ -169,7 +170,7 @@ def _columns(run: Run, broken_at: Floats | None) -> list[Column]:
     to_places = _to_places(floor_places, run.radius)
     radius_text = partial(ceil_digits, digits=DIGITS) if run.claim is Claim.ATTACK else to_places
     columns = [
-        Column("image", lambda row: Cell(str(run.rows["idx"][row])), "its number in the data set"),
+        Column(things(run.about)[:-1], lambda row: Cell(str(run.rows["idx"][row])), "its number in the data set"),
         _class_column("label", run, run.rows["label"]),
         _class_column("predicted", run, run.rows["predict"]),
         Column("correct", lambda row: Cell(VERDICTS[_kind(run, row)]), numeric=False),
@@ -187,7 +188,7 @@ def _columns(run: Run, broken_at: Floats | None) -> list[Column]:
             Column("status", lambda row: Cell(names[row], about=STATUS_MEANINGS.get(names[row], "")), numeric=False)
         )
     decimals = 0 if unit == "µs" else 2
-    about = "the mean over the images of its batch"
+    about = f"the mean over the {things(run.about)} of its batch"
     time = _number_column(f"time, {unit}", about, run.rows["time"], lambda s: f"{s / UNITS[unit]:.{decimals}f}")
     return [*columns, time]
 
