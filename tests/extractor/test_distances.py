@@ -73,6 +73,21 @@ def test_a_row_that_is_not_a_number_has_no_distance() -> None:
     assert distances(x, seeded(5, 4)).isnan().tolist() == [[False] * 5, [True] * 5, [False] * 5]
 
 
+@pytest.mark.parametrize("p", [8.0, math.inf])
+def test_a_point_that_is_not_a_number_has_no_distance(p: float) -> None:
+    points = seeded(3, 4)
+    points[1, 2] = math.nan
+    found = distances(seeded(5, 4), points, p)
+    assert found[:, 1].isnan().all()
+    assert found[:, [0, 2]].isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 5), (4,), (2, 2, 2), (64, 4096)])
+def test_rows_of_another_length_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="expected rows of 4 numbers, as the points have, got shape"):
+        distances(torch.ones(shape), torch.ones(3, 4))
+
+
 def test_cheap_norms_are_close_below_and_cheap() -> None:
     for p in (3.0, 8.0, 9.0, 12.9, 100.0, 1000.0):
         exponent = int(cheap_norm(p)) - 1

@@ -151,14 +151,24 @@ def test_the_derivative_of_an_orthogonal_weight_is_that_of_a_qr_factorisation(ro
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_weight_that_is_singular_still_has_an_orthogonal_factor_with_a_derivative(dtype: torch.dtype) -> None:
-    layer = orthogonal(nn.Linear(40, 40, dtype=dtype))
+    layer = orthogonal(nn.Linear(200, 200, dtype=dtype))
     raw = layer.parametrizations.weight.original
     with torch.no_grad():
-        raw.copy_(30 * torch.outer(torch.randn(40), torch.randn(40)))  # rank 1: rounding alone decides its last minors
+        raw.copy_(
+            30 * torch.outer(torch.randn(200), torch.randn(200))
+        )  # rank 1: rounding alone decides its last minors
     layer.weight.square().sum().backward()
     assert raw.grad is not None
     assert raw.grad.isfinite().all()
     assert float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2)) <= 1 + 1e-5
+
+
+def test_the_second_derivative_of_an_orthogonal_weight_is_refused() -> None:
+    layer = orthogonal(linear(5, 5))
+    raw = layer.parametrizations.weight.original
+    (slope,) = torch.autograd.grad((layer.weight[0, 0]) ** 2, raw, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
 
 
 def test_orthogonal_weights_keep_their_precision_in_mixed_training() -> None:

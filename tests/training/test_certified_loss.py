@@ -142,6 +142,19 @@ def test_the_loss_at_radius_0_is_the_cross_entropy_and_grows_with_the_radius(nor
     assert losses[0] < losses[1] < losses[2]
 
 
+@pytest.mark.parametrize("norm", [2.0, math.inf])
+def test_features_in_float32_meet_a_head_in_float64(norm: float) -> None:
+    head = random_head(np.random.default_rng(2), 4, (2, 3, 2))
+    x, labels = problem()
+    expected, got = (float(berncert.certified_loss(y, labels, head, 0.05, norm)) for y in (x, x.float()))
+    assert got == pytest.approx(expected, rel=1e-5)
+
+
+def test_lists_are_no_features() -> None:
+    with pytest.raises(TypeError, match="expected features and labels as torch tensors, got list and list"):
+        berncert.certified_loss([[0.5]], [0], SmoothedHead(torch.randn(2, 2)), 0.1)  # type: ignore[arg-type]
+
+
 def test_the_loss_reaches_the_network_and_the_coefficients() -> None:
     network = build("mlp", (1, 3, 3), 3, depth=1, width=8, side=3.0)
     head = SmoothedHead(nn.Parameter(torch.randn(4, 3, 3, 3)))
@@ -173,6 +186,7 @@ def test_a_loop_of_ones_own_proves_more_with_it_than_with_cross_entropy() -> Non
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "features of another width": ({"features": torch.rand(5, 4)}, r"expected features of shape \(N, 3\)"),
+    "an empty batch": ({"features": torch.rand(0, 3)}, r"expected features of shape \(N, 3\) with N >= 1"),
     "features outside the cube": ({"features": torch.full((5, 3), 1.5)}, r"expected features in \[0, 1\]"),
     "features that are no numbers": ({"features": torch.full((5, 3), math.nan)}, r"expected features in \[0, 1\]"),
     "labels of another length": ({"labels": torch.zeros(4, dtype=torch.int64)}, "expected 5 labels"),

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from berncert.extractor import distance_kernels as kernels
 
@@ -29,6 +30,11 @@ def distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
     With p = inf the only rounding is that of each difference. A finite p is rounded to one that is cheap, see
     `cheap_norm`, on the CPU in compiled loops.
     """
+    if x.ndim != 2 or weight.ndim != 2 or x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"expected rows of {weight.shape[-1]} numbers, as the points have, got shape {tuple(x.shape)}; flatten "
+            "images first, and build the layer for their size"
+        )
     if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.dtype == weight.dtype:
         return _Compiled.apply(x, weight, p)  # type: ignore[no-any-return, no-untyped-call]
     return plain_distances(x, weight, p)
@@ -86,9 +92,11 @@ class _Compiled(torch.autograd.Function):
         ctx.save_for_backward(rows, turned, out)
         result = out[: len(x)].clone()
         result[x.detach().isnan().any(dim=1)] = math.nan  # the loops skip what is not a number
+        result[:, weight.detach().isnan().any(dim=1)] = math.nan
         return result
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         rows, turned, out = ctx.saved_tensors
         count, inputs = ctx.shape

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.utils import parametrizations, parametrize
 
 from berncert.extractor.bounds.spectral_norm import (
@@ -212,6 +213,7 @@ class _OrthogonalFactor(torch.autograd.Function):
         return cast(Tensor, q)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (gradient,), (q, factor) = gradients, ctx.saved_tensors
         upper = torch.triu(q.T @ gradient)

@@ -92,8 +92,9 @@ def enclosed_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: f
     is still the largest only if the class holds in the whole box, for every head; affine ones attain the bound.
     """
     smoothed = _require_smoothed(head)
+    features = features.to(torch.promote_types(features.dtype, smoothed.coefficients.dtype))
     lower, upper = (features - radius).clamp(0, 1), (features + radius).clamp(0, 1)
-    on_box = restrict_rows(smoothed.coefficients, lower, upper).flatten(2)
+    on_box = restrict_rows(smoothed.coefficients.to(features.dtype), lower, upper).flatten(2)
     own = on_box.gather(1, labels[:, None, None].expand(-1, 1, on_box.shape[2]))
     logits: Tensor = smoothed(features)
     return logits, logits.gather(1, labels[:, None]) + (on_box - own).amax(dim=2)
@@ -149,9 +150,13 @@ def _require_smoothed(head: nn.Module) -> SmoothedHead:
 
 def _check(features: Tensor, labels: Tensor, head: nn.Module, radius: float, temperature: float) -> None:
     dim, classes = _require_smoothed(head).dim, _require_smoothed(head).classes
-    if features.ndim != 2 or features.shape[1] != dim or not features.is_floating_point():
+    if not (isinstance(features, Tensor) and isinstance(labels, Tensor)):
+        raise TypeError(
+            f"expected features and labels as torch tensors, got {type(features).__name__} and {type(labels).__name__}"
+        )
+    if features.ndim != 2 or features.shape[1] != dim or not len(features) or not features.is_floating_point():
         raise ValueError(
-            f"expected features of shape (N, {dim}), as the head has {dim}, got {features.dtype} of shape "
+            f"expected features of shape (N, {dim}) with N >= 1, as the head has {dim}, got {features.dtype} of shape "
             f"{tuple(features.shape)}"
         )
     if not ((features.detach() >= 0) & (features.detach() <= 1)).all():
@@ -160,7 +165,7 @@ def _check(features: Tensor, labels: Tensor, head: nn.Module, radius: float, tem
         raise ValueError(
             f"expected {len(features)} labels, torch.int64, got {labels.dtype} of shape {tuple(labels.shape)}"
         )
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+    if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ValueError(f"expected labels from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}")
     for name, value, least in (("radius", radius, "a finite number >= 0"), ("temperature", temperature, "one > 0")):
         if not is_real(value) or not 0 <= value < math.inf or (name == "temperature" and value == 0):
