@@ -22,10 +22,10 @@ def test_a_shipped_model_is_taken_apart(capsys: Capture) -> None:
     assert main(["inspect", "digits"]) == 0
     text = capsys.readouterr().out
     for expected in (
-        "digits: a berncert checkpoint 2", "sha256", "recipe digits, digits (1,442 images), 30 epochs",
-        "depth 3, width 256", "1x8x8 -> 10 features", "degree 1 on each axis, 10 features -> 10 classes",
-        "10 x 2^10 = 10,240 coefficients", "base head  identity",
-        "proven Lipschitz bound, norm 2: 0.125", "layers.8", "UnitCube", "l2: 0.125 (used)",
+        "digits: a berncert checkpoint 2", "sha256", "recipe digits, digits (1,442 images), 100 epochs",
+        "depth 3, width 256", "1x8x8 -> 6 features", "degree 2 on each axis, 6 features -> 10 classes",
+        "10 x 3^6 = 7,290 coefficients", "base head  polynomial",
+        "proven Lipschitz bound, norm 2: 0.166667", "layers.8", "UnitCube", "l2: 0.166667 (used)",
         "proven here", "proven to stay in the cube", "rounding",
     ):  # fmt: skip
         assert expected in text
@@ -60,7 +60,7 @@ def test_no_number_is_broken_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "40")
     assert main(["inspect", "digits"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["layers.8", "UnitCube", "10", "0.125", "0.125"] in lines
+    assert ["layers.8", "UnitCube", "6", "0.166667", "0.166667"] in lines
 
 
 @pytest.mark.parametrize(
