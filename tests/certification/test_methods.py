@@ -19,7 +19,7 @@ from berncert.attacks.methods import Fgsm, Pgd
 from berncert.certification.methods import Batch, Estimate, Exact, Method, Randomized
 from berncert.certification.prepared_model import UNITS
 from berncert.certification.rootfinding import SOLVERS
-from berncert.data import ALL, SPLITS
+from berncert.data import ALL, HOLDOUT, SPLITS
 from berncert.foundation.settings import Settings
 from berncert.runs.settings import RunSettings
 from berncert.runs.table import columns_of
@@ -31,7 +31,7 @@ def choices(kind: type[Settings], name: str) -> set[str]:
 
 
 def test_choices_are_those_that_there_are() -> None:
-    assert choices(RunSettings, "split") == {*SPLITS, ALL}
+    assert choices(RunSettings, "split") == {*SPLITS, HOLDOUT, ALL}
     assert choices(Exact, "dtype") == {str(kind).removeprefix("torch.") for kind in UNITS}
     assert choices(Estimate, "solver") == set(SOLVERS)
     assert choices(Pgd, "loss") == set(LOSSES)
