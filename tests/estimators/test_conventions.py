@@ -162,12 +162,21 @@ def test_constant_columns_play_no_part() -> None:
         (lambda x, y: (np.full(x.shape, "red", dtype=object), y), ValueError, "could not convert string"),
         (lambda x, y: (x, np.zeros(len(y), int)), ValueError, "one class only"),
         (lambda x, y: (x[:0], y[:0]), ValueError, "0 sample"),
+        *(
+            (lambda x, y, unit=unit: (x * [1, 1, unit, 1], y), ValueError, f"column 2, got .* too {word} to compute")
+            for unit, word in [(1e160, "large"), (1e300, "large"), (1e307, "large"), (1e-310, "small")]
+        ),
         (lambda x, y: (np.c_[x, x, x, x], y), MemoryError, "lower the degree or the number of features"),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(change: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         BernsteinClassifier(SVC(), dim=None).fit(*change(X, Y))
+
+
+def test_a_target_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"in y, got 2e\+307: its range is too large to compute with"):
+        BernsteinRegressor(Ridge()).fit(X, Y * 1e307)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from berncert.estimators.reduction import Reduction, fit_reduction
+from berncert.estimators.reduction import Reduction, check_sizes, fit_reduction
 
 
 def table(rng: np.random.Generator, columns: int, offset: float) -> np.ndarray:
@@ -79,3 +79,38 @@ def test_rows_and_features_are_each_others_inverse_in_the_domain() -> None:
         np.testing.assert_allclose(reduction.features(reduction.rows(u)), u, atol=1e-9)
         moved = reduction.moved(x[:20], u, np.zeros(u.shape, bool))
         np.testing.assert_allclose(reduction.features(moved), u, atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [None, 2])
+@pytest.mark.parametrize("offset", [0.0, 7.0])
+@pytest.mark.parametrize("power", [-1000, -600, 0, 400])
+def test_a_column_that_varies_has_its_standard_deviation_whatever_its_unit(
+    power: int, offset: float, dim: int | None
+) -> None:
+    x = offset + np.random.default_rng(3).integers(0, 9, (40, 3)).astype(float)
+    x[:, 1] *= 2.0**power
+    reduction = fit_reduction(x, np.ones(40), dim=dim, keep=[], scale=None, domain=None)
+    expected = np.array([1, 2.0**power, 1]) * (x / [1, 2.0**power, 1]).std(axis=0)
+    np.testing.assert_allclose(reduction.scale, expected, rtol=1e-13)
+
+
+def test_a_distant_mean_does_not_hide_the_deviation_and_a_constant_has_unit_1() -> None:
+    steps = np.arange(40.0)
+    x = np.stack([2.0**60 + 2.0**13 * steps, np.full(40, 0.1), np.where(steps == 3, 1 + 2.0**-52, 1)], axis=1)
+    reduction = fit_reduction(x, np.ones(40), dim=None, keep=[], scale=None, domain=None)
+    rare = math.sqrt(1 / 40 * 39 / 40) * 2.0**-52
+    np.testing.assert_allclose(reduction.scale, [2.0**13 * steps.std(), 1, rare], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [
+        (0.0, 1e160, r"in column 'b', got 0 to 1e\+160: its range is too large to compute with"),
+        (-1.5e308, 1.5e308, "in column 'b', got .*: its range is too large"),
+        (0.0, 1e-310, "in column 'b', got 0 to 1e-310: its range is too small to compute with"),
+    ],
+)
+def test_ranges_that_cannot_be_computed_with_are_named(low: float, high: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_sizes(np.array([0, low]), np.array([1, high]), ["a", "b"])
+    check_sizes(np.array([0, 5.0]), np.array([1e149, 5.0]))

@@ -26,7 +26,7 @@ from berncert.estimators.monotone import (
     directions_of_columns,
     pairs_along,
 )
-from berncert.estimators.reduction import DOWN, UP, Reduction, fit_reduction
+from berncert.estimators.reduction import DOWN, UP, Reduction, check_sizes, fit_reduction
 from berncert.foundation.arguments import checked_count, checked_norm, is_real
 from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead, smooth
@@ -130,6 +130,9 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             if not ((low <= high) & np.isfinite(low) & np.isfinite(high)).all():
                 raise ValueError("expected a domain with lower <= upper, finite, for every column")
             domain = (low, high)
+        check_sizes(x.min(axis=0), x.max(axis=0), names)
+        if domain is not None:
+            check_sizes(*domain, names)
         dim = None if self.dim is None else checked_count("dim", self.dim)
         keep = column_numbers(self.keep, names, count, "keep")
         if dim is not None and len(set(keep)) >= dim and count > dim:

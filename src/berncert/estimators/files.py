@@ -1,28 +1,39 @@
-"""Models of tables in skops files: nothing that is loaded can run code."""
+"""Models of tables in skops files. A file may hold types that are on a list, and no others: none of them runs code."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from berncert.foundation.folders import write_whole
 
+KERNELS = (
+    "ConstantKernel", "DotProduct", "ExpSineSquared", "Exponentiation", "Matern", "Product", "RBF",
+    "RationalQuadratic", "Sum", "WhiteKernel",
+)  # fmt: skip
 METRICS = ("Chebyshev", "Euclidean", "Manhattan", "Minkowski")
 TRUSTED = frozenset(
     {
         "berncert.estimators.classifier.BernsteinClassifier",
         "berncert.estimators.reduction.Reduction",
         "berncert.estimators.regressor.BernsteinRegressor",
+        "sklearn.calibration._CalibratedClassifier",
+        "sklearn.calibration._SigmoidCalibration",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
         "sklearn.neighbors._ball_tree.BallTree",
         "sklearn.neighbors._kd_tree.KDTree",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
         "sklearn.tree._tree.Tree",
+        *(f"sklearn.gaussian_process.kernels.{name}" for name in KERNELS),
         *(f"sklearn.metrics._dist_metrics.{name}Distance{bits}" for name in METRICS for bits in ("", 32, 64)),
     }
 )
-"""Types that a file may hold besides those that skops trusts itself: plain data, by full name."""
+"""Types that a file may hold besides those that skops trusts itself: plain data, by full name.
+
+A name is trusted however it is used: a file may have it called with any arguments, so no function may be added."""
 
 
 def save(model: Any, path: Any) -> None:
@@ -32,26 +43,30 @@ def save(model: Any, path: Any) -> None:
     write_whole(Path(path), skops.io.dumps(model))
 
 
-def load(path: Any, *, trusted: tuple[str, ...] = ()) -> Any:
+def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
     """The model of a skops file that `save` wrote.
 
-    trusted: names of further types that the file may hold, such as those of a base model of your own. No code of the
-    file is run; but scikit-learn does not check what it is told about trees, so a file from someone else may crash it.
+    trusted: full names of further types that the file may hold, such as those of a base model of your own. Whoever
+    wrote the file decides how they are called, so name only what you know. scikit-learn does not check what it is told
+    about trees: a file from someone else may crash it.
     """
     import skops.io
 
+    if isinstance(trusted, str):
+        raise TypeError(f"expected a list of type names, got the text {trusted!r}; pass trusted=[{trusted!r}]")
+    allowed = TRUSTED.union(trusted)
     content = Path(path).read_bytes()
     try:
-        unknown = skops.io.get_untrusted_types(data=content)
+        unknown = set(skops.io.get_untrusted_types(data=content)) - allowed
     except Exception as error:
         raise ValueError(f"expected a skops file with a model of a table, got {path} ({error})") from error
-    foreign = [name for name in unknown if name not in TRUSTED and name not in trusted]
-    if foreign:
+    if unknown:
+        names = sorted(unknown)
         raise ValueError(
-            f"expected a file with types that are known, got {', '.join(foreign)} in {path}; if you trust them, pass "
-            "trusted=(...) with their names"
+            f"expected a file with types that are known, got {', '.join(names)} in {path}; if you made the file "
+            f"yourself and know these types, pass trusted={names!r}; from someone else's file they may run any code"
         )
-    model = skops.io.loads(content, trusted=unknown)
+    model = skops.io.loads(content, trusted=sorted(allowed))
     if type(model).__name__ not in ("BernsteinClassifier", "BernsteinRegressor"):
         raise ValueError(f"expected a BernsteinClassifier or BernsteinRegressor in {path}, got {type(model).__name__}")
     return model

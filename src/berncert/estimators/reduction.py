@@ -8,6 +8,7 @@ fixed formula, and the error of each feature is bounded below for any order of s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,26 @@ from berncert.foundation.arrays import Flags, Floats, Ints
 ROUNDOFF = 2.0**-53
 UP, DOWN = 1 + 2.0**-48, 1 - 2.0**-48
 """More than the rounding of the few operations by which a bound is computed."""
+
+LARGEST, NARROWEST = 1e150, 1e-305
+"""The largest number whose square is surely finite, and the narrowest range whose parts are not rounded to nothing."""
+
+
+def check_sizes(low: Floats, high: Floats, names: Sequence[str] | None = None) -> None:
+    """Raise a ValueError that names the first column whose numbers are too large, or whose range is too narrow."""
+    for column, (least, greatest) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        name = repr(names[column]) if names is not None else str(column)
+        got = f"got {least:g} to {greatest:g}"
+        if max(abs(least), abs(greatest)) > LARGEST:
+            raise ValueError(
+                f"expected numbers of at most {LARGEST:g} in column {name}, {got}: its range is too large to compute "
+                "with; use a larger unit for this column, or leave it out"
+            )
+        if 0 < greatest - least < NARROWEST:
+            raise ValueError(
+                f"expected a range of at least {NARROWEST:g} in column {name}, {got}: its range is too small to "
+                "compute with; use a smaller unit for this column, or leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -172,9 +193,7 @@ def fit_reduction(
     x, sample_weight = x[sample_weight > 0], sample_weight[sample_weight > 0]
     share = (sample_weight / sample_weight.sum())[:, None]
     centre = (share * x).sum(axis=0)
-    deviation = np.sqrt((share * (x - centre) ** 2).sum(axis=0))
-    tiny = 1e-12 * np.maximum(np.abs(centre), 1e-250)
-    units = np.where(deviation > tiny, deviation, 1.0) if scale is None else scale
+    units = _deviation(x, share) if scale is None else scale
     low, high = (x.min(axis=0), x.max(axis=0)) if domain is None else domain
     varying = [j for j in range(x.shape[1]) if high[j] > low[j]]
     if not varying:
@@ -198,6 +217,18 @@ def fit_reduction(
     top = np.concatenate([high[kept], parts.max(axis=0)])
     width = np.where(top > bottom, top - bottom, 1.0)
     return Reduction(units, kept, mixed, centre, np.ascontiguousarray(matrix), bottom, width)
+
+
+def _deviation(x: Floats, share: Floats) -> Floats:
+    """(m,): the standard deviation of each column; 1 where it does not vary.
+
+    Of the columns moved to [0, 1], so that neither a distant mean nor a very small or large unit loses it.
+    """
+    low, high = x.min(axis=0), x.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    unit = (x - low) / width
+    deviation: Floats = np.sqrt((share * (unit - (share * unit).sum(axis=0)) ** 2).sum(axis=0)) * width
+    return np.where((high > low) & (deviation > 0), deviation, 1.0)
 
 
 def _principal(scaled: Floats, share: Floats, count: int) -> Floats:

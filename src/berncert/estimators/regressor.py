@@ -15,7 +15,7 @@ from berncert.certification.methods import Exact
 from berncert.estimators.base import BernsteinEstimator
 from berncert.estimators.constraints import ConstraintOptions
 from berncert.estimators.monotone import ColumnDirection
-from berncert.estimators.reduction import Reduction
+from berncert.estimators.reduction import LARGEST, Reduction
 from berncert.foundation.arguments import checked_index
 from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
@@ -28,6 +28,12 @@ class BernsteinRegressor(RegressorMixin, BernsteinEstimator):  # type: ignore[mi
         """Fit the base regressor, unless it is fitted already, and smooth it; y has one column or several."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = check_array(y, ensure_2d=False, dtype=np.float64)
+        largest = float(np.abs(y).max())
+        if largest > LARGEST:
+            raise ValueError(
+                f"expected numbers of at most {LARGEST:g} in y, got {largest:g}: its range is too large to compute "
+                "with; use a larger unit for y"
+            )
         self._flat = y.ndim == 1
         return self._fit(X, x, y, sample_weight)
 
