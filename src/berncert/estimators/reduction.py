@@ -167,6 +167,7 @@ def fit_reduction(
 ) -> Reduction:
     """The reduction of a table. Rows without weight play no part.
 
+    scale: (m,), NaN for the standard deviation.
     directions: (c, m) orthonormal rows in scaled columns, to project to instead of principal components.
     """
     x, sample_weight = x[sample_weight > 0], sample_weight[sample_weight > 0]
@@ -174,7 +175,9 @@ def fit_reduction(
     centre = (share * x).sum(axis=0)
     deviation = np.sqrt((share * (x - centre) ** 2).sum(axis=0))
     tiny = 1e-12 * np.maximum(np.abs(centre), 1e-250)
-    units = np.where(deviation > tiny, deviation, 1.0) if scale is None else scale
+    units = np.where(deviation > tiny, deviation, 1.0)
+    if scale is not None:
+        units = np.where(np.isnan(scale), units, scale)
     low, high = (x.min(axis=0), x.max(axis=0)) if domain is None else domain
     varying = [j for j in range(x.shape[1]) if high[j] > low[j]]
     if not varying:
