@@ -26,6 +26,7 @@ from tables import loans
 
 from berncert import Status
 from berncert.estimators import BernsteinClassifier, BernsteinRegressor, load
+from berncert.estimators.columns import side
 
 X, Y = load_iris(return_X_y=True)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
@@ -111,6 +112,49 @@ def test_scale_and_domain_are_the_users_if_given() -> None:
     twice = BernsteinClassifier(SVC(), degree=4, scale=[2, 2, 4, 4], domain=({"a": 0}, {"a": 10})).fit(FRAME, Y)
     one, two = (m.certify(FRAME.iloc[::50], threads=1).radius for m in (model, twice))
     np.testing.assert_allclose(one, 2 * two, rtol=1e-3)
+
+
+def test_what_has_names_is_matched_by_them() -> None:
+    polars = pytest.importorskip("polars")
+    shuffled = pd.Series({"d": 4.0, "b": 2.0, "a": 1.0, "c": 3.0})
+    ways = [shuffled, shuffled.to_frame().T, dict(shuffled), polars.DataFrame(dict(shuffled)), [1, 2, 3, 4]]
+    for given in ways:
+        np.testing.assert_array_equal(side(given, ["a", "b", "c", "d"], (3, 4), np.nan, "scale"), [[1, 2, 3, 4]] * 3)
+    for given in (pd.Series({"b": 2.0}), pd.DataFrame({"b": [2.0] * 3}), polars.DataFrame({"b": [2.0]}), {"b": 2}):
+        np.testing.assert_array_equal(side(given, ["a", "b"], (3, 2), -np.inf, "lower"), [[-np.inf, 2]] * 3)
+    np.testing.assert_array_equal(side(pd.Series([5.0, 6.0]), None, (1, 2), 0, "lower"), [[5, 6]])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (pd.Series({"inkome": 1.0}), "column of the table in lower, got 'inkome'; did you mean income"),
+        (pd.DataFrame({"x": [1.0], "y": [2.0]}), "column of the table in lower, got 'x'"),
+        ([1.0], r"a row of 2 or a table of shape \(3, 2\), got \[1.0\]"),
+        (np.zeros((3, 1)), r"got \(3, 1\)"),
+        ({"age": "x"}, "a number in lower for column 'age', got 'x'"),
+        ({"age": [1.0, 2.0]}, "one for each of 3 rows, in lower for column 'age'"),
+        ({"age": 1.0, 0: 2.0}, "each column once in lower"),
+    ],
+)
+def test_limits_that_do_not_fit_the_columns_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        side(given, ["age", "income"], (3, 2), np.nan, "lower")
+
+
+def test_columns_without_a_scale_keep_their_own() -> None:
+    plain = BernsteinClassifier(SVC(), degree=2).fit(FRAME, Y)
+    model = BernsteinClassifier(SVC(), degree=2, scale=pd.Series({"b": 9.0})).fit(FRAME, Y)
+    assert model.scale_[1] == 9
+    np.testing.assert_array_equal(np.delete(model.scale_, 1), np.delete(plain.scale_, 1))
+
+
+def test_a_degree_is_chosen_where_a_class_is_rare() -> None:
+    for rare in range(0, 40, 4):  # the fifth that is held out has the only row of the class, for some
+        labels = (X[:40, 0] > 5).astype(int)
+        labels[rare] = 2
+        model = BernsteinClassifier(LogisticRegression(max_iter=999), degree="auto", dim=2).fit(X[:40], labels)
+        assert model.classes_.tolist() == [0, 1, 2]
 
 
 def test_regressors_have_one_output_or_several() -> None:
@@ -214,6 +258,12 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         ({"whole": ["children"], "lower": {"children": 0.2}, "upper": {"children": 0.8}}, "admissible value"),
         ({"lower": np.zeros((3, 3))}, r"a row of 7 or a table of shape \(10, 7\)"),
         ({"norm": 0.5}, "1 <= p"),
+        ({"fixed": ["age"], "lower": {"age": 500.0}}, "got none in row 0, column age: at least 500.0"),
+        ({"fixed": ["age"], "upper": {"age": 1.0}}, "got none in row 0, column age"),
+        (
+            {"categories": ["rent", "family", "own"]},
+            r"a list of lists.* write categories=\[\['rent', 'family', 'own'\]\]",
+        ),
     ],
 )
 def test_constraints_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 
@@ -45,8 +44,8 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         components of the scaled columns), on which the base model is fitted. None: an axis for each column.
     keep: columns, by name or number, that keep an axis of their own when others are projected: those that are to be
         constrained.
-    scale: the unit of distance in each column: a row, a data frame row or {column: unit}; by default its standard
-        deviation.
+    scale: the unit of distance in each column: a row, a data frame row or {column: unit}; by default, and in columns
+        that it does not name, the standard deviation.
     domain: (lower, upper), each a row or {column: limit}: the box on which the model is smoothed; by default that of
         the training rows. Outside the model is constant: a row is moved to the nearest one inside first.
     prefit: the estimator is fitted already, on all columns; `fit` only smooths it.
@@ -118,7 +117,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         scale = None
         if self.scale is not None:
             scale = side(self.scale, names, (1, count), math.nan, "scale")[0]
-            if not ((scale > 0) & (scale < math.inf)).all():
+            if not (np.isnan(scale) | (scale > 0) & (scale < math.inf)).all():
                 raise ValueError(f"expected a scale above 0 for every column, got {scale.tolist()}")
         domain = None
         if self.domain is not None:
@@ -189,11 +188,9 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
 
     def _chosen_degree(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> int:
         """By agreement on all rows and score on a fifth of them, which the base model did not see unless prefit."""
-        rows = np.arange(len(x))
-        train, test = next(ShuffleSplit(1, test_size=0.2, random_state=0).split(rows)) if len(x) >= 5 else (rows, rows)
+        labels = np.asarray(y) if hasattr(self, "classes_") else None
+        train, test = degrees.held_out(len(x), labels, weight)
         part = None if sample_weight is None else np.asarray(sample_weight)[train]
-        if not (weight[train] > 0).any() or len(np.unique(np.asarray(y)[train], axis=0)) < 2:
-            train, part = rows, sample_weight
         reduction, estimator = self._prepared(x[train], np.asarray(y)[train], part, weight[train], fitted)
 
         def tried(degree: int) -> tuple[float, float]:

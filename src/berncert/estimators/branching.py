@@ -4,6 +4,7 @@ A node is a box for one row. Its relaxation, with whole numbers and categories t
 compiled search, which gives a proven bound and a witness. If the witness is admissible the node is done; else it is
 divided: a column of whole numbers below and above the witness, a group of categories into its members. A row outside
 the domain has, along each such axis, two ways: to stay outside, where the model is constant, or to come in.
+A column without an axis, as that of a category never seen in training, costs what it must move and changes no feature.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from berncert.certification.box_search import Answers, Questions
 from berncert.certification.kernels import search
 from berncert.estimators.constraints import Admissible
-from berncert.estimators.reduction import Reduction
+from berncert.estimators.reduction import DOWN, UP, Reduction
 from berncert.foundation.arrays import Floats, Ints
 
 Solve = Callable[[Questions, Ints], Answers]
@@ -53,6 +54,8 @@ class Progress:
     """The least bound among the nodes that are done."""
     upper: float = math.inf
     witness: Floats | None = None
+    settled: Floats | None = None
+    """(m,): of the witness, the columns whose values its node decides."""
     rival: int = -1
     boxes: int = 0
     nodes: int = 0
@@ -63,14 +66,27 @@ class Brancher:
     """Solves all rows together, some nodes of each at a time."""
 
     def __init__(
-        self, reduction: Reduction, x: Floats, allowed: Admissible, weight: Floats, tolerance: float, solve: Solve
+        self,
+        reduction: Reduction,
+        x: Floats,
+        allowed: Admissible,
+        weight: Floats,
+        tolerance: float,
+        solve: Solve,
+        power: float,
     ) -> None:
+        """`power`: of the norm that joins the way in features to that in columns without an axis; inf always holds."""
         self.reduction, self.x, self.allowed, self.weight = reduction, x, allowed, weight
-        self.tolerance, self.solve = tolerance, solve
+        self.tolerance, self.solve, self.power = tolerance, solve, power
         self.raw = reduction.unclipped(x)
         self.axis_of = {int(column): axis for axis, column in enumerate(reduction.kept)}
         self.whole = [j for j in allowed.whole if j in self.axis_of]
-        self.groups = [tuple(j for j in group if j in self.axis_of) for group in allowed.groups]
+        self.groups = allowed.groups
+        axes = {*self.axis_of, *map(int, reduction.mixed)}
+        self.rest = np.array([j for j in range(x.shape[1]) if j not in axes], dtype=np.int64)
+        members = {j for group in allowed.groups for j in group}
+        self.decided = np.array(sorted({*self.rest.tolist(), *members}), dtype=np.int64)
+        self.settled = x.copy()
         self._ties = count()
 
     def run(self, predicted: Ints) -> Answers:
@@ -130,21 +146,36 @@ class Brancher:
 
     def _settle(self, i: int, row: Progress, node: Node, k: int, found: Answers) -> None:
         """Take in what was found about a node: done, or divided."""
-        bound, row.boxes = max(node.bound, float(found.radius[k])), row.boxes + int(found.boxes[k])
+        rest = self._rest(i, node)
+        bound = max(node.bound, _joined(float(found.radius[k]), rest * DOWN, self.power) * (DOWN if rest else 1.0))
+        upper = _joined(float(found.upper[k]), rest * UP, self.power) * (UP if rest else 1.0)
+        row.boxes += int(found.boxes[k])
         if found.status[k] not in (search.PROVEN, search.WHOLE_CUBE):
             row.codes.add(int(found.status[k]))
         if bound == math.inf:
             return
         witness = found.witness[k] if np.isfinite(found.upper[k]) else None
         parts = [] if witness is None else self._divide(i, node, witness)
-        if witness is not None and not parts and found.upper[k] < row.upper:
-            row.upper, row.witness, row.rival = float(found.upper[k]), witness.copy(), int(found.rival[k])
+        if witness is not None and not parts and upper < row.upper:
+            row.upper, row.witness, row.rival = upper, witness.copy(), int(found.rival[k])
+            row.settled = np.clip(self.x[i], node.low, node.high)
         if not parts and witness is None:
             parts = self._halve(node)
         if not parts:
             row.closed = min(row.closed, bound)
         for part in parts:
             self._push(row, replace(part, bound=bound))
+
+    def _rest(self, i: int, node: Node) -> float:
+        """How far the columns without an axis must move, at least, to be in the node."""
+        if not len(self.rest):
+            return 0.0
+        x, low, high = (values[self.rest] for values in (self.x[i], node.low, node.high))
+        steps = np.maximum(0.0, np.maximum(low - x, x - high)) / self.reduction.scale[self.rest]
+        total = 0.0
+        for step in steps[steps > 0].tolist():
+            total = _joined(total, step, self.power)
+        return total
 
     def _push(self, row: Progress, node: Node) -> None:
         heapq.heappush(row.open, (node.bound, next(self._ties), node))
@@ -220,8 +251,9 @@ class Brancher:
         found = Answers.empty(predicted, self.reduction.dim)
         for i, row in enumerate(rows):
             found.radius[i], found.upper[i] = min(row.closed, row.upper), row.upper
-            if row.witness is not None:
+            if row.witness is not None and row.settled is not None:
                 found.witness[i] = row.witness
+                self.settled[i, self.decided] = row.settled[self.decided]
             found.rival[i], found.boxes[i] = row.rival, row.boxes
             whole = row.closed == math.inf and row.upper == math.inf
             near = row.upper < math.inf and row.upper - found.radius[i] <= self.tolerance * row.upper
@@ -229,3 +261,11 @@ class Brancher:
                 search.WHOLE_CUBE if whole else search.PROVEN if near else max(row.codes, default=search.ROUNDING)
             )
         return found
+
+
+def _joined(a: float, b: float, power: float) -> float:
+    """The norm of two numbers >= 0; exact if one of them is 0 or infinite."""
+    most, least = max(a, b), min(a, b)
+    if least == 0 or most == math.inf or power == math.inf:
+        return most
+    return float(most * (1 + (least / most) ** power) ** (1 / power))

@@ -153,7 +153,8 @@ def _search(
         q, weight, _ = route
         weights = np.tile(weight, (len(x), 1))
         solver = asked(posed(model.head_, inner, q))
-        brancher = Brancher(reduction, x, allowed, weights, inner.tolerance, solver)
+        power = q if q == method.norm else math.inf
+        brancher = Brancher(reduction, x, allowed, weights, inner.tolerance, solver, power)
         answers = brancher.run(predicted)
         rows, upper = _counterfactuals(brancher, x, answers, allowed, method.norm, flips)
         radius = np.minimum(reduction.radius(x, answers.radius, route), upper)
@@ -200,10 +201,11 @@ def _counterfactuals(
     missing = np.isfinite(answers.upper)
     witness = np.where(missing[:, None], answers.witness, 0.0)
     still = np.abs(witness - np.clip(brancher.raw, 0.0, 1.0)) <= STILL  # whether it still flips is checked below
-    plain = reduction.moved(x, witness, still)
+    plain, decided = reduction.moved(x, witness, still), brancher.decided
     for nudge in NUDGES:
         tried = plain + nudge * (plain - x)
         tried = _whole(brancher, np.clip(tried, allowed.low, allowed.high), witness, allowed)
+        tried[:, decided] = brancher.settled[:, decided]
         tried = np.where(missing[:, None], tried, x)
         taken = missing & flips(tried)
         rows[taken] = tried[taken]
@@ -215,9 +217,9 @@ def _counterfactuals(
 
 
 def _whole(brancher: Brancher, rows: Floats, witness: Floats, allowed: Admissible) -> Floats:
-    """Columns of whole numbers and categories put to the very number that the witness stands for."""
+    """Columns of whole numbers put to the very number that the witness stands for."""
     found = rows.copy()
-    for j in (*brancher.whole, *(j for group in brancher.groups for j in group)):
+    for j in brancher.whole:
         axis = brancher.axis_of[j]
         for i in range(len(rows)):
             near = [math.floor(rows[i, j]), math.ceil(rows[i, j])]

@@ -59,22 +59,58 @@ def column_number(column: Any, names: Sequence[str] | None, count: int, option: 
 
 
 def side(given: Any, names: Sequence[str] | None, shape: tuple[int, int], missing: float, option: str) -> Floats:
-    """One side of a box, (N, m): from an array, a row, a data frame or {column: limit}; NaN and None are no limit."""
+    """One side of a box, (N, m): from an array, a row, a data frame or {column: limit}; NaN and None are no limit.
+
+    What has names is matched by them, and columns that it does not name have no limit.
+    """
     found = np.full(shape, missing)
     if given is None:
         return found
-    if isinstance(given, Mapping):
-        for column, limit in given.items():
-            found[:, column_number(column, names, shape[1], option)] = limit
+    named = named_values(given)
+    if named is not None:
+        numbers = [column_number(column, names, shape[1], option) for column, _ in named]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"expected each column once in {option}, got {[column for column, _ in named]}")
+        for number, (column, limit) in zip(numbers, named, strict=True):
+            found[:, number] = _limits(limit, shape[0], option, column)
     else:
-        if frame_kind(given) and names is not None and sorted(map(str, given.columns)) == sorted(names):
-            given = given[list(names)]
         try:
             values = np.asarray(given, dtype=np.float64)
-            found[...] = values
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"expected {option} as {{column: limit}}, a row of {shape[1]} or a table of shape {shape}, got "
-                f"{getattr(given, 'shape', given)!r}"
-            ) from error
+            raise ValueError(_expected(option, shape, given)) from error
+        if values.shape not in ((), (shape[1],), (1, shape[1]), shape):
+            raise ValueError(_expected(option, shape, given))
+        found[...] = values
     return np.where(np.isnan(found), missing, found)
+
+
+def named_values(given: Any) -> list[tuple[Any, Any]] | None:
+    """[(column, limits)] of what has names: a mapping, a data frame, a pandas series; None for anything else."""
+    if isinstance(given, Mapping):
+        return list(given.items())
+    if frame_kind(given):
+        return [(column, given[column].to_numpy()) for column in given.columns]
+    if type(given).__module__.split(".")[0] == "pandas" and hasattr(given, "iloc"):
+        return list(zip(given.index.tolist(), given.tolist(), strict=True))
+    return None
+
+
+def _limits(limit: Any, count: int, option: str, column: Any) -> Floats:
+    """The limits of one column: one for all rows, or one for each."""
+    try:
+        values = np.asarray(limit, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected a number in {option} for column {column!r}, got {limit!r}") from error
+    if values.shape not in ((), (1,), (count,)):
+        raise ValueError(
+            f"expected one number, or one for each of {count} rows, in {option} for column {column!r}, got shape "
+            f"{values.shape}"
+        )
+    return values
+
+
+def _expected(option: str, shape: tuple[int, int], given: Any) -> str:
+    return (
+        f"expected {option} as {{column: limit}}, a row of {shape[1]} or a table of shape {shape}, got "
+        f"{getattr(given, 'shape', given)!r}"
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypedDict
 
 import numpy as np
@@ -62,17 +63,16 @@ def admissible(x: Floats, reduction: Reduction, names: Sequence[str] | None, opt
         low[:, j] = np.maximum(low[:, j], x[:, j])
     for j in columns["decreasing"]:
         high[:, j] = np.minimum(high[:, j], x[:, j])
-    groups = tuple(
-        tuple(column_numbers(group, names, count, "categories")) for group in options.get("categories") or ()
-    )
-    whole = tuple(dict.fromkeys(columns["whole"]))
+    for j in columns["fixed"]:
+        low[:, j], high[:, j] = np.maximum(low[:, j], x[:, j]), np.minimum(high[:, j], x[:, j])
+    groups = _groups(options.get("categories"), names, count)
+    _check_categories(x, groups)
+    fixed = set(columns["fixed"])
+    whole = tuple(j for j in dict.fromkeys(columns["whole"]) if j not in fixed)
     for j in whole:
         low[:, j], high[:, j] = np.ceil(low[:, j]), np.floor(high[:, j])
     for group in groups:
         low[:, group], high[:, group] = np.maximum(low[:, group], 0.0), np.minimum(high[:, group], 1.0)
-    for j in columns["fixed"]:
-        low[:, j] = high[:, j] = x[:, j]
-    _check_categories(x, groups)
     if not (low <= high).all():
         row, column = (int(i) for i in np.argwhere(~(low <= high))[0])
         raise ValueError(
@@ -80,11 +80,24 @@ def admissible(x: Floats, reduction: Reduction, names: Sequence[str] | None, opt
             f"{names[column] if names is not None else column}: at least {low[row, column]}, at most "
             f"{high[row, column]}; loosen the constraints"
         )
-    _check_reduction(reduction, names, low, high, whole, groups)
-    fixed = set(columns["fixed"])
-    return Admissible(
-        low, high, tuple(j for j in whole if j not in fixed), tuple(g for g in groups if not set(g) <= fixed)
-    )
+    _check_possible(low, high, groups)
+    _check_reduction(reduction, names, low, high, (*columns["whole"],), groups)
+    return Admissible(low, high, whole, tuple(g for g in groups if not set(g) <= fixed))
+
+
+def _groups(given: Any, names: Sequence[str] | None, count: int) -> tuple[tuple[int, ...], ...]:
+    """The groups of categories, as numbers of columns."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        given = [given]
+    given = list(given)
+    if any(isinstance(group, (str, Integral)) for group in given):
+        raise ValueError(
+            "expected categories as a list of lists, one list of 0/1 columns for each group, got "
+            f"{given!r}; for one group write categories=[{given!r}]"
+        )
+    return tuple(tuple(column_numbers(group, names, count, "categories")) for group in given)
 
 
 def _check_categories(x: Floats, groups: Sequence[Sequence[int]]) -> None:
@@ -99,6 +112,19 @@ def _check_categories(x: Floats, groups: Sequence[Sequence[int]]) -> None:
             raise ValueError(
                 f"expected exactly one 1 among the columns {list(group)} of each row, got {part[row].tolist()} in row "
                 f"{row}; categories are one-hot columns"
+            )
+
+
+def _check_possible(low: Floats, high: Floats, groups: Sequence[Sequence[int]]) -> None:
+    """The limits leave each row a category in each group."""
+    for group in groups:
+        least, most = low[:, list(group)], high[:, list(group)]
+        forced = (least > 0).sum(axis=1, keepdims=True) - (least > 0)  # how many of the others cannot be 0
+        possible = ((most >= 1) & (forced == 0)).any(axis=1)
+        if not possible.all():
+            raise ValueError(
+                f"expected limits that leave a category among the columns {list(group)}, got none in row "
+                f"{int(np.flatnonzero(~possible)[0])}; loosen the constraints"
             )
 
 

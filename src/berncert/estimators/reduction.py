@@ -188,12 +188,15 @@ def fit_reduction(
 ) -> Reduction:
     """The reduction of a table. Rows without weight play no part.
 
+    scale: (m,), NaN for the standard deviation.
     directions: (c, m) orthonormal rows in scaled columns, to project to instead of principal components.
     """
     x, sample_weight = x[sample_weight > 0], sample_weight[sample_weight > 0]
     share = (sample_weight / sample_weight.sum())[:, None]
     centre = (share * x).sum(axis=0)
-    units = _deviation(x, share) if scale is None else scale
+    units = _deviation(x, share)
+    if scale is not None:
+        units = np.where(np.isnan(scale), units, scale)
     low, high = (x.min(axis=0), x.max(axis=0)) if domain is None else domain
     varying = [j for j in range(x.shape[1]) if high[j] > low[j]]
     if not varying:

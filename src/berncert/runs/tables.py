@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -56,6 +57,7 @@ def execute_table(
     table = read_table(path, settings.target, leave_out=settings.leave_out, drop_missing=settings.drop_missing)
     _check_names(table, settings)
     train, test = _divided(table, settings)
+    _warn_of_unseen(table, train)
     with claimed(place, "run"):
         model = _model(place, table, train, settings)
         classes = [str(c) for c in model.classes_]
@@ -146,7 +148,8 @@ def _model(place: Path, table: TableFile, train: Ints, settings: TableSettings) 
 
 
 def constraints_of(model: Any, table: TableFile, settings: TableSettings) -> ConstraintOptions:
-    """What the settings ask for; whole numbers and categories where these columns have axes of their own."""
+    """What the settings ask for; whole numbers and categories where these columns are not projected."""
+    mixed = {table.columns[int(j)] for j in model.reduction_.mixed}
     own = {table.columns[int(j)] for j in model.reduction_.kept}
     numbers = {name: j for j, name in enumerate(table.columns)}
     return ConstraintOptions(
@@ -154,8 +157,25 @@ def constraints_of(model: Any, table: TableFile, settings: TableSettings) -> Con
         increasing=[numbers[c] for c in _columns(table, settings.increasing)],
         decreasing=[numbers[c] for c in _columns(table, settings.decreasing)],
         whole=[numbers[c] for c in table.whole if c in own],
-        categories=[[numbers[c] for c in group] for group in table.groups if set(group) <= own],
+        categories=[[numbers[c] for c in group] for group in table.groups if not set(group) & mixed],
     )
+
+
+def unseen_categories(table: TableFile, train: Ints) -> list[str]:
+    """The 0/1 columns of categories that no row of the training part has."""
+    numbers = {name: j for j, name in enumerate(table.columns)}
+    return [c for group in table.groups for c in group if not table.values[train, numbers[c]].any()]
+
+
+def _warn_of_unseen(table: TableFile, train: Ints) -> None:
+    unseen = unseen_categories(table, train)
+    if unseen:
+        warnings.warn(
+            f"expected every category in the training part of {table.name}, got none of {', '.join(unseen[:5])}"
+            f"{', ...' if len(unseen) > 5 else ''}; to the model a row of such a category has no category at all; "
+            "merge rare categories, or change the seed",
+            stacklevel=3,
+        )
 
 
 def _model_record(model: Any) -> dict[str, Any]:

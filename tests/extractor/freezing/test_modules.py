@@ -14,6 +14,7 @@ from truth import INF, assert_linear_bounded
 from berncert.extractor import (
     GroupSort,
     Householder,
+    LinfDistance,
     MaxMin,
     Normalise,
     PotentialStep,
@@ -38,6 +39,7 @@ MODULES: list[tuple[nn.Module, tuple[int, ...]]] = [
     (nn.Conv2d(2, 3, 3, padding=2, padding_mode="replicate"), (2, 5, 6)),
     (PotentialStep(nn.Linear(3, 5)), (3,)), (PotentialStep(nn.Conv2d(2, 3, 3, 2, 1)), (2, 5, 6)),
     (Normalise([0.1, 0.5], [0.2, 3.0]), (2, 5, 6)), (UnitCube(0.3), (4,)), (MaxMin(), (4, 3)), (GroupSort(3), (6,)),
+    (LinfDistance(4, 3), (4,)),
     (Householder(4), (4, 2, 2)), (nn.BatchNorm1d(3), (3,)), (nn.BatchNorm1d(3), (3, 4)),
     (nn.BatchNorm2d(2, affine=False), (2, 5, 6)), (nn.ReLU(), (4,)), (nn.ReLU6(), (4,)), (nn.Tanh(), (4,)),
     (nn.Sigmoid(), (4,)), (nn.Hardsigmoid(), (4,)), (nn.Hardswish(), (4,)), (nn.SiLU(), (4,)), (nn.Mish(), (4,)),

@@ -197,6 +197,46 @@ def test_whole_numbers_and_categories_agree_with_trying_them_all(loan_model: Ber
         assert c.upper[i] == pytest.approx(best, rel=1e-9) if math.isfinite(best) else math.isinf(c.upper[i])
 
 
+@pytest.mark.parametrize("norm", [1, 2, math.inf])
+@pytest.mark.parametrize("unit", [1.0, 20.0])
+def test_a_category_without_rows_in_training_agrees_with_trying_them_all(norm: float, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    seen = np.eye(4)[rng.integers(0, 2, 200)]
+    x = np.c_[rng.normal(size=200), seen]
+    y = x[:, 0] + 2 * seen[:, 0] + 3 * seen[:, 1] > 1.5
+    scale = [1.0, unit, 2 * unit, unit, 3 * unit]
+    model = BernsteinClassifier(LogisticRegression(), degree=3, dim=None, scale=scale).fit(x, y)
+    assert model.reduction_.dim == 3  # the last two categories have no axes
+    values, rows = np.linspace(-6, 6, 20001), []
+    for member in np.eye(4):
+        rows.append(np.c_[values, np.tile(member, (len(values), 1))])
+    every = np.concatenate(rows)
+    labels = model.predict(every)
+    test = np.c_[np.tile([-1.0, 0.3, 2.0], 4), np.repeat(np.eye(4), 3, axis=0)]
+    c = model.certify(test, norm=norm, categories=[[1, 2, 3, 4]], threads=1)
+    moved = 0
+    for i, row in enumerate(test):
+        far = np.linalg.norm((every - row) / scale, ord=norm, axis=1)
+        best = far[labels != c.predicted[i]].min()
+        assert c.radius[i] <= best * (1 + 1e-12)
+        assert c.radius[i] == pytest.approx(best, rel=2e-3, abs=2e-3)
+        assert sorted(c.counterfactual[i, 1:]) == [0, 0, 0, 1]
+        assert c.status[i] is Status.PROVEN
+        moved += c.counterfactual[i, 3:].any() != row[3:].any()
+    assert moved or unit == 1.0  # where categories are near, some rows go to or from one that was never seen
+
+
+def test_limits_on_a_category_without_rows_in_training_count() -> None:
+    x = np.c_[np.linspace(0, 1, 40), np.tile(np.eye(3)[:2], (20, 1))]
+    model = BernsteinClassifier(LogisticRegression(C=50.0), degree=3, dim=None).fit(x, x[:, 0] > 0.5)
+    c = model.certify(x[[3, 30]], categories=[[1, 2, 3]], lower={3: 1.0}, threads=1)
+    assert (c.counterfactual[:, 1:] == [0, 0, 1]).all()
+    assert (c.radius >= 1 / model.scale_[3]).all()
+    assert set(c.status) == {Status.PROVEN}
+    with pytest.raises(ValueError, match=r"leave a category among the columns \[1, 2, 3\], got none in row 0"):
+        model.certify(x[:1], categories=[[1, 2, 3]], upper={1: 0.0, 2: 0.0, 3: 0.0})
+
+
 def test_counterfactuals_of_a_wanted_label_are_the_nearest() -> None:
     rng = np.random.default_rng(3)
     x, y = load_iris(return_X_y=True)
