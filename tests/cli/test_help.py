@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import berncert
-from berncert.cli import COMMANDS
+from berncert.cli import COMMANDS, main
 
 LISTING = "import sys; from berncert.cli import main\ntry: main({words})\nexcept SystemExit: pass\nprint(*sys.modules)"
 
@@ -35,3 +35,12 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert ran.stderr == ""
     assert ran.stdout.splitlines()[-1] == "0"
+
+
+def test_the_help_of_tables_says_what_kind_of_value_an_option_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["table", "--help"])
+    text = capsys.readouterr().out
+    assert "--fixed COLUMNS" in text
+    assert "--dim N" in text
+    assert "for one input" in text

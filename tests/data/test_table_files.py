@@ -40,10 +40,30 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
 
 def test_missing_values_are_named_or_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, TEXT + "NA,own,2,yes\n33,,1,yes\n")
-    with pytest.raises(ValueError, match=r"got some in 2 of 5 rows: age \(1\), home \(1\)"):
+    with pytest.raises(ValueError, match=r"got some in 2 of 5 rows: age \(1: 'NA'\), home \(1: empty\)"):
         read_table(path, "good")
     table = read_table(path, "good", drop_missing=True)
     assert table.numbers.tolist() == [0, 1, 2]
+
+
+def test_none_is_a_category_in_csv(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, TEXT + "33,none,2,yes\n34,None,2,yes\n"), "good")
+    assert table.groups == (("home=None", "home=none", "home=own", "home=rent"),)
+
+
+def test_only_nulls_are_missing_in_parquet(tmp_path: Path) -> None:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    words = ["none", "NA", "null", "", "?", "nan"]
+    columns = {"home": words, "age": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "good": ["none", "NA"] * 3}
+    parquet.write_table(arrow.table(columns), tmp_path / "table.parquet")
+    table = read_table(tmp_path / "table.parquet", "good")
+    assert table.groups == (tuple(f"home={word}" for word in sorted(words)),)
+    assert table.target.tolist() == ["none", "NA"] * 3
+    holes = columns | {"home": [*words[:5], None], "age": [1.0, float("nan"), 3.0, 4.0, 5.0, None]}
+    parquet.write_table(arrow.table(holes), tmp_path / "holes.parquet")
+    with pytest.raises(ValueError, match=r"in 2 of 6 rows: home \(1: null\), age \(2: null\)"):
+        read_table(tmp_path / "holes.parquet", "good")
+    assert read_table(tmp_path / "holes.parquet", "good", drop_missing=True).numbers.tolist() == [0, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +75,7 @@ def test_missing_values_are_named_or_left_out(tmp_path: Path) -> None:
         ("a,b\n", "a", "a line of names and rows"),
         ("a\n1\n2\n", "a", "columns besides 'a'"),
         ("n,b\n" + "".join(f"name{i},{i}\n" for i in range(30)), "b", "30 different words such as 'name0'"),
+        ("n,b\nnone,1\n" + "".join(f"{i},{i}\n" for i in range(30)), "b", "31 different words such as 'none'"),
     ],
 )
 def test_what_is_no_table_is_refused(text: str, target: str, message: str, tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ class Exact(Method):
     tolerance: float = setting(
         1e-3, "stop within this share of the largest possible radius, 0 to 1", check=checked_tolerance
     )
-    max_boxes: int = setting(100_000, "boxes of the search for one image", check=partial(checked_count, "max_boxes"))
-    max_seconds: float | None = setting(None, "seconds of the search for one image", above=0)
+    max_boxes: int = setting(100_000, "boxes of the search for one input", check=partial(checked_count, "max_boxes"))
+    max_seconds: float | None = setting(None, "seconds of the search for one input", above=0)
     radius: float | None = setting(None, "decide at this radius only, which is faster", above=0)
     dtype: str = setting("float64", "arithmetic of the extraction", choices=("float64", "float32"))
 

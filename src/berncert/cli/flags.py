@@ -15,6 +15,9 @@ Kind = TypeVar("Kind", bound=Settings)
 LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"
 """What comes before the name of a setting in an error; a name with an underscore is one anywhere."""
 
+METAVARS: dict[Any, str] = {"int": "N", "int | None": "N", "tuple[str, ...]": "COLUMNS"}
+"""The type of a setting, as it is written -> what the help calls its value."""
+
 
 def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
     """The message of an error with the flags of this command where it names settings or parameters, as Python has them.
@@ -84,7 +87,9 @@ def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: b
         default_text = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
         about += f" ({default_text})"
     flag = f"--{entry.name.replace('_', '-')}"
-    group.add_argument(flag, dest=entry.name, metavar="VALUE", default=None, help=about.replace("%", "%%"))
+    group.add_argument(
+        flag, dest=entry.name, metavar=METAVARS.get(entry.type, "VALUE"), default=None, help=about.replace("%", "%%")
+    )
 
 
 def settings_of(kind: type[Kind], arguments: argparse.Namespace, others: Iterable[type[Settings]] = ()) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -19,8 +19,10 @@ from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Floats
 from berncert.foundation.safe_reading import check_unpacked
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-"""How files say that a value is missing, in any case."""
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+"""How CSV files say that a value is missing, in any case; parquet files have a value for it."""
+Cells = dict[str, list[str | None]]
+"""Column -> what is written in each row; None where nothing is."""
 MOST_CATEGORIES = 20
 """Different words in a column; with more it is a name or a text, not a category."""
 PARQUET = (".parquet", ".pq")
@@ -56,6 +58,7 @@ def read_table(
     values are an error that says where they are, or are left out with drop_missing.
     """
     place = Path(path).expanduser()
+    text = place.suffix.lower() not in PARQUET
     if str(path) in SHIPPED and not place.exists():
         cells, digest = _shipped(str(path))
     elif not place.is_file():
@@ -64,22 +67,20 @@ def read_table(
         )
     else:
         check_unpacked(place, place.stat().st_size)
-        cells = _parquet(place) if place.suffix.lower() in PARQUET else _csv(place)
+        cells = _csv(place) if text else _parquet(place)
         digest = hashlib.sha256(place.read_bytes()).hexdigest()
     for name in (target, *leave_out):
         if name not in cells:
             raise ValueError(f"expected a column of {place.name}, got {name!r}{guess(name, cells)}")
     cells = {name: column for name, column in cells.items() if name not in leave_out}
-    keep = _complete_rows(place, cells, drop_missing)
-    labels = np.array([cells[target][i] for i in keep], dtype=np.str_)
+    keep = _complete_rows(place, cells, MISSING if text else frozenset(), drop_missing)
+    complete = {name: [str(column[i]) for i in keep] for name, column in cells.items()}
+    labels = np.array(complete.pop(target), dtype=np.str_)
     columns: list[str] = []
     parts: list[Floats] = []
     groups: list[tuple[str, ...]] = []
     whole: list[str] = []
-    for name, column in cells.items():
-        if name == target:
-            continue
-        texts = [column[i] for i in keep]
+    for name, texts in complete.items():
         numbers = _numbers(texts)
         if numbers is not None:
             columns.append(name)
@@ -89,9 +90,10 @@ def read_table(
             continue
         words = sorted(set(texts))
         if len(words) > MOST_CATEGORIES:
+            example = next((word for word in words if _numbers([word]) is None), words[0])
             raise ValueError(
                 f"expected numbers or at most {MOST_CATEGORIES} categories in column {name!r} of {place.name}, got "
-                f"{len(words)} different words such as {words[0]!r}; leave the column out"
+                f"{len(words)} different words such as {example!r}; leave the column out"
             )
         names = tuple(f"{name}={word}" for word in words)
         columns += names
@@ -105,11 +107,11 @@ def read_table(
     )
 
 
-def _shipped(name: str) -> tuple[dict[str, list[str]], str]:
+def _shipped(name: str) -> tuple[Cells, str]:
     """The cells of a table of scikit-learn's, and their checksum."""
     datasets: Any = import_module("sklearn.datasets")
     found = getattr(datasets, f"load_{name}")()
-    columns = {
+    columns: Cells = {
         str(c).replace(" (cm)", ""): [repr(float(v)) for v in found.data[:, j]]
         for j, c in enumerate(found.feature_names)
     }
@@ -117,7 +119,7 @@ def _shipped(name: str) -> tuple[dict[str, list[str]], str]:
     return cells, hashlib.sha256(repr(cells).encode()).hexdigest()
 
 
-def _csv(place: Path) -> dict[str, list[str]]:
+def _csv(place: Path) -> Cells:
     try:
         text = place.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -136,30 +138,41 @@ def _csv(place: Path) -> dict[str, list[str]]:
     return {name: [row[j].strip() for row in rows[1:]] for j, name in enumerate(names)}
 
 
-def _parquet(place: Path) -> dict[str, list[str]]:
+def _parquet(place: Path) -> Cells:
     try:
         reader: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise ImportError("expected pyarrow to read a parquet file, got none; pip install pyarrow") from error
     table: Mapping[str, list[Any]] = reader.read_table(place).to_pydict()
     return {
-        str(name): ["" if v is None or (isinstance(v, float) and math.isnan(v)) else str(v) for v in column]
+        str(name): [None if v is None or (isinstance(v, float) and math.isnan(v)) else str(v) for v in column]
         for name, column in table.items()
     }
 
 
-def _complete_rows(place: Path, cells: Mapping[str, Sequence[str]], drop_missing: bool) -> list[int]:
-    """The rows without a missing value; an error that says where they are, if they are not to be left out."""
+def _complete_rows(place: Path, cells: Cells, words: frozenset[str], drop_missing: bool) -> list[int]:
+    """The rows without a missing value; an error that says where they are, if they are not to be left out.
+
+    words: those that say that a value is missing.
+    """
     count = len(next(iter(cells.values())))
-    holes = {name: {i for i, text in enumerate(column) if text.lower() in MISSING} for name, column in cells.items()}
+    holes = {
+        name: {i: text for i, text in enumerate(column) if text is None or text.lower() in words}
+        for name, column in cells.items()
+    }
     bad = set().union(*holes.values())
     if bad and not drop_missing:
-        where = ", ".join(f"{name} ({len(rows)})" for name, rows in holes.items() if rows)
+        where = ", ".join(f"{name} ({len(rows)}: {_written(rows.values())})" for name, rows in holes.items() if rows)
         raise ValueError(
             f"expected no missing values in {place.name}, got some in {len(bad)} of {count} rows: {where}; fill them, "
-            "leave these columns out, or leave the rows out with drop_missing"
+            "leave these columns out, or leave the rows out with drop_missing; if such a word is a category, rename it"
         )
     return [i for i in range(count) if i not in bad]
+
+
+def _written(values: Iterable[str | None]) -> str:
+    """How missing values are written, for a message."""
+    return " or ".join(sorted({"null" if v is None else repr(v) if v else "empty" for v in values}))
 
 
 def _numbers(texts: Sequence[str]) -> Floats | None:

@@ -184,7 +184,12 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             rows = reduction.low + u * reduction.width if on_axes else self._seen(reduction, reduction.rows(u))
             return torch.from_numpy(np.array(self._base_outputs(estimator, rows), dtype=np.float64))
 
-        return smooth(head, reduction.dim, degree, batch_size=GRID_BATCH)
+        try:
+            return smooth(head, reduction.dim, degree, batch_size=GRID_BATCH)
+        except MemoryError as error:
+            raise MemoryError(
+                f"{error}; the number of axes is set by dim=, here {self.dim}: pass e.g. dim=5"
+            ) from error
 
     def _chosen_degree(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> int:
         """By agreement on all rows and score on a fifth of them, which the base model did not see unless prefit."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -41,6 +42,11 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         """Fit the base classifier, unless it is fitted already, and smooth its probabilities, or its scores."""
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
+        if self.prefit and not hasattr(self.estimator, "classes_"):
+            raise NotFittedError(
+                f"expected a fitted model with prefit=True, got {type(self.estimator).__name__} without classes_; fit "
+                "it first, or pass prefit=False"
+            )
         classes = np.asarray(self.estimator.classes_) if self.prefit else np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"expected rows of at least two classes, got one class only: {classes.tolist()}")

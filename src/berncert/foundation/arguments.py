@@ -22,14 +22,14 @@ def checked_norm(norm: Any) -> float:
 def checked_count(name: str, value: Any) -> int:
     """A whole number >= 1; anything else is a ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
-        raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int, at most 2^62")
+        raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int from 1 to 2^62")
     return int(value)
 
 
 def checked_index(name: str, value: Any) -> int:
     """A whole number >= 0; anything else is a ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
-        raise ValueError(f"expected a whole number {name} >= 0, got {value!r}; pass an int")
+        raise ValueError(f"expected a whole number {name} >= 0, got {value!r}; pass an int, 0 or more")
     return int(value)
 
 
