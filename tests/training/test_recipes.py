@@ -116,7 +116,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"optimizer": "adamw"}, "expected optimizer out of adam, sgd, got 'adamw'"),
     ({"objective": "hinge"}, "expected objective out of plain, adversarial, certified, gaussian, got 'hinge'"),
     ({"through": "base"}, "expected through='smoothed' with the certified objective, got 'base'"),
-    ({"objective": "adversarial", "attack_steps": 0}, "expected attack_steps >= 1 with the adversarial objective, got 0"),
+    (
+        {"objective": "adversarial", "attack_steps": 0},
+        "expected attack_steps >= 1 with the adversarial objective, got 0",
+    ),
     ({"architecture": "resnet19"}, "expected .* out of mlp, .*got 'resnet19'"),
     ({"architecture": ["mlp"]}, r"expected .*got \['mlp'\]"),
     ({"construction": "best"}, "expected .* out of lipschitz, paper.* got 'best'"),
