@@ -207,10 +207,8 @@ def test_a_category_without_rows_in_training_agrees_with_trying_them_all(norm: f
     scale = [1.0, unit, 2 * unit, unit, 3 * unit]
     model = BernsteinClassifier(LogisticRegression(), degree=3, dim=None, scale=scale).fit(x, y)
     assert model.reduction_.dim == 3  # the last two categories have no axes
-    values, rows = np.linspace(-6, 6, 20001), []
-    for member in np.eye(4):
-        rows.append(np.c_[values, np.tile(member, (len(values), 1))])
-    every = np.concatenate(rows)
+    values = np.linspace(-6, 6, 20001)
+    every = np.concatenate([np.c_[values, np.tile(member, (len(values), 1))] for member in np.eye(4)])
     labels = model.predict(every)
     test = np.c_[np.tile([-1.0, 0.3, 2.0], 4), np.repeat(np.eye(4), 3, axis=0)]
     c = model.certify(test, norm=norm, categories=[[1, 2, 3, 4]], threads=1)

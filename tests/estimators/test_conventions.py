@@ -251,7 +251,10 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         ({"norm": 0.5}, "1 <= p"),
         ({"fixed": ["age"], "lower": {"age": 500.0}}, "got none in row 0, column age: at least 500.0"),
         ({"fixed": ["age"], "upper": {"age": 1.0}}, "got none in row 0, column age"),
-        ({"categories": ["rent", "family", "own"]}, r"a list of lists.* write categories=\[\['rent', 'family', 'own'\]\]"),
+        (
+            {"categories": ["rent", "family", "own"]},
+            r"a list of lists.* write categories=\[\['rent', 'family', 'own'\]\]",
+        ),
     ],
 )
 def test_constraints_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
