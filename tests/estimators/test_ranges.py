@@ -110,16 +110,15 @@ def test_projected_columns_have_directions_too() -> None:
 
 
 def test_pairs_are_found_where_the_steepest_point_is_a_corner_without_room() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 4))
-    y = np.sin(x[:, 0]) * x[:, 1] + 0.3 * x[:, 2] ** 2
-    model = BernsteinRegressor(HistGradientBoostingRegressor(max_iter=40), degree=5, dim=2).fit(x, y)
+    x, y = load_breast_cancer(return_X_y=True)
+    model = BernsteinClassifier(LogisticRegression(max_iter=5000), degree=3, dim=3).fit(x, y)
     found = model.monotonicity(threads=1)
-    assert {d.direction for d in found} == {Direction.NEITHER}
-    for d in found:
+    assert Direction.UNKNOWN not in {d.direction for d in found}
+    neither = [d for d in found if d.direction is Direction.NEITHER]
+    assert len(neither) >= 5
+    for d in neither:
         for pair, sign in ((d.rising, 1), (d.falling, -1)):
             assert pair is not None
             assert pair[1][d.column] > pair[0][d.column]
             assert (np.delete(pair[0], d.column) == np.delete(pair[1], d.column)).all()
-            assert sign * np.diff(model.predict(pair))[0] > 0
-            assert model.in_domain(pair * (1 - 1e-12)).all() or model.in_domain(pair).all()
+            assert sign * np.diff(model.predict_proba(pair)[:, 1])[0] > 0
