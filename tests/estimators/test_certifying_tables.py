@@ -20,7 +20,7 @@ from sklearn.svm import SVC, LinearSVC
 from tables import loans, points_near
 
 from berncert import Status
-from berncert.estimators import BernsteinClassifier
+from berncert.estimators import BernsteinClassifier, branching, certifying
 
 MODELS: dict[str, Any] = {
     "forest": RandomForestClassifier(20, random_state=0),
@@ -207,10 +207,8 @@ def test_a_category_without_rows_in_training_agrees_with_trying_them_all(norm: f
     scale = [1.0, unit, 2 * unit, unit, 3 * unit]
     model = BernsteinClassifier(LogisticRegression(), degree=3, dim=None, scale=scale).fit(x, y)
     assert model.reduction_.dim == 3  # the last two categories have no axes
-    values, rows = np.linspace(-6, 6, 20001), []
-    for member in np.eye(4):
-        rows.append(np.c_[values, np.tile(member, (len(values), 1))])
-    every = np.concatenate(rows)
+    values = np.linspace(-6, 6, 20001)
+    every = np.concatenate([np.c_[values, np.tile(member, (len(values), 1))] for member in np.eye(4)])
     labels = model.predict(every)
     test = np.c_[np.tile([-1.0, 0.3, 2.0], 4), np.repeat(np.eye(4), 3, axis=0)]
     c = model.certify(test, norm=norm, categories=[[1, 2, 3, 4]], threads=1)
@@ -235,6 +233,31 @@ def test_limits_on_a_category_without_rows_in_training_count() -> None:
     assert set(c.status) == {Status.PROVEN}
     with pytest.raises(ValueError, match=r"leave a category among the columns \[1, 2, 3\], got none in row 0"):
         model.certify(x[:1], categories=[[1, 2, 3]], upper={1: 0.0, 2: 0.0, 3: 0.0})
+
+
+def test_one_clock_counts_all_nodes_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, y = loans()
+    model = BernsteinClassifier(LogisticRegression(max_iter=5000), degree=2, dim=None).fit(table, y)
+    options: Any = {"whole": ["age", "children"], "categories": [["rent", "family", "own"]], "threads": 1}
+    test, now, given = table[:6], [0.0], []
+    free = model.certify(test, **options)
+    plain = certifying.solve
+
+    def slow(*arguments: Any, max_seconds: float | None, **others: Any) -> Any:
+        given.append((len(arguments[1].features), max_seconds))
+        now[0] += 1.0  # as if each node took a second
+        return plain(*arguments, max_seconds=None, **others)
+
+    monkeypatch.setattr(certifying, "solve", slow)
+    monkeypatch.setattr(branching.time, "monotonic", lambda: now[0])
+    c = model.certify(test, max_seconds=3.0, **options)
+    assert len(given) <= 3 * len(test)
+    assert all(count == 1 and 0 < seconds <= 3.0 for count, seconds in given)
+    assert Status.TIME in set(c.status)
+    assert (c.radius <= free.upper).all()
+    enough = model.certify(test, max_seconds=1e6, **options)
+    np.testing.assert_array_equal(enough.upper, free.upper)
+    assert list(enough.status) == list(free.status)
 
 
 def test_counterfactuals_of_a_wanted_label_are_the_nearest() -> None:

@@ -107,3 +107,18 @@ def test_projected_columns_have_directions_too() -> None:
         if d.direction is Direction.NEITHER:
             assert d.rising is not None
             assert np.diff(model.predict_proba(d.rising)[:, 0])[0] > 0
+
+
+def test_pairs_are_found_where_the_steepest_point_is_a_corner_without_room() -> None:
+    x, y = load_breast_cancer(return_X_y=True)
+    model = BernsteinClassifier(LogisticRegression(max_iter=5000), degree=3, dim=3).fit(x, y)
+    found = model.monotonicity(threads=1)
+    assert Direction.UNKNOWN not in {d.direction for d in found}
+    neither = [d for d in found if d.direction is Direction.NEITHER]
+    assert len(neither) >= 5
+    for d in neither:
+        for pair, sign in ((d.rising, 1), (d.falling, -1)):
+            assert pair is not None
+            assert pair[1][d.column] > pair[0][d.column]
+            assert (np.delete(pair[0], d.column) == np.delete(pair[1], d.column)).all()
+            assert sign * np.diff(model.predict_proba(pair)[:, 1])[0] > 0

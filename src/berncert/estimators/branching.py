@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -23,8 +24,8 @@ from berncert.estimators.constraints import Admissible
 from berncert.estimators.reduction import DOWN, UP, Reduction
 from berncert.foundation.arrays import Floats, Ints
 
-Solve = Callable[[Questions, Ints], Answers]
-"""Questions and the rows they belong to -> answers."""
+Solve = Callable[[Questions, Ints, float | None], Answers]
+"""Questions, the rows they belong to and the seconds for each question -> answers."""
 MOST_NODES = 4096
 """For one row; what is left then counts with the bounds proven so far."""
 AT_ONCE = 4
@@ -89,30 +90,56 @@ class Brancher:
         self.settled = x.copy()
         self._ties = count()
 
-    def run(self, predicted: Ints) -> Answers:
-        """The answers in features, with witnesses that are admissible."""
+    def run(self, predicted: Ints, seconds: float | None = None, at_once: int = AT_ONCE) -> Answers:
+        """The answers in features, with witnesses that are admissible.
+
+        seconds: for each row. Rows with one node each are solved together; where there may be more, each row is solved
+        by itself, so that one clock counts all of its nodes, `at_once` of them at a time.
+        """
         rows = [Progress() for _ in range(len(self.x))]
         for i, row in enumerate(rows):
             outside = np.flatnonzero((self.raw[i] < 0) | (self.raw[i] > 1))
             first = Node(self.allowed.low[i], self.allowed.high[i], tuple(map(int, outside)), frozenset())
             self._push(row, first)
-        while True:
-            batch = list(self._next_nodes(rows))
-            if not batch:
-                return self._answers(rows, predicted)
+        branches = len(self.whole) or len(self.groups) or ((self.raw < 0) | (self.raw > 1)).any()
+        if seconds is None or not branches:
+            self._work(dict(enumerate(rows)), predicted, seconds, AT_ONCE, None)
+        else:
+            for i, row in enumerate(rows):
+                self._work({i: row}, predicted, seconds, at_once, time.monotonic() + seconds)
+        return self._answers(rows, predicted)
+
+    def _work(
+        self, rows: dict[int, Progress], predicted: Ints, seconds: float | None, at_once: int, end: float | None
+    ) -> None:
+        """Solve nodes of these rows until none is open, or the time is over; then what is open counts as it is."""
+        while batch := list(self._next_nodes(rows, at_once)):
+            if end is not None:
+                seconds = max(end - time.monotonic(), 1e-3)
             numbers = np.array([i for i, _ in batch])
             low, high, origin = (np.stack(part) for part in zip(*(self._box(i, n) for i, n in batch), strict=True))
             asked = Questions(
                 origin, low, high, self.weight[numbers], predicted[numbers], np.full(len(batch), math.inf)
             )
-            found = self.solve(asked, numbers)
+            found = self.solve(asked, numbers, seconds)
             for k, (i, node) in enumerate(batch):
                 self._settle(i, rows[i], node, k, found)
+            if end is not None and time.monotonic() >= end:
+                for row in rows.values():
+                    self._give_up(row, search.TIME)
 
-    def _next_nodes(self, rows: Sequence[Progress]) -> Iterator[tuple[int, Node]]:
+    @staticmethod
+    def _give_up(row: Progress, code: int) -> None:
+        """The open nodes count with the bounds proven so far."""
+        if row.open:
+            row.closed = min(row.closed, *(entry[0] for entry in row.open), math.inf)
+            row.open.clear()
+            row.codes.add(code)
+
+    def _next_nodes(self, rows: dict[int, Progress], at_once: int) -> Iterator[tuple[int, Node]]:
         """The most promising open nodes of each row; those that cannot improve on what is known are closed."""
-        for i, row in enumerate(rows):
-            for _ in range(AT_ONCE):
+        for i, row in rows.items():
+            for _ in range(at_once):
                 if not row.open:
                     break
                 bound, _, node = heapq.heappop(row.open)

@@ -10,17 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certification.box_search import Answers, Questions, classify, solve
+from berncert.certification.box_search import Answers, classify, solve, usable_cores
 from berncert.certification.feature_space import STATUS, posed
 from berncert.certification.kernels import search
 from berncert.certification.kernels.problem import Problem
 from berncert.certification.methods import Exact
 from berncert.certification.nearest_class import solve_wanted
 from berncert.certification.status import Status
-from berncert.estimators.branching import Brancher
+from berncert.estimators.branching import AT_ONCE, Brancher, Solve
 from berncert.estimators.constraints import Admissible, ConstraintOptions, admissible
 from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
+from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
 from berncert.polynomial import SmoothedHead
 
@@ -69,10 +70,10 @@ def certify_table(
     def flips(rows: Floats) -> Flags:
         return np.asarray(model._outputs(rows).argmax(axis=1) != predicted)
 
-    def asked(problem: Problem) -> Callable[[Questions, Ints], Answers]:
-        return lambda questions, _: solve(problem, questions, max_seconds=method.max_seconds, **execution)
+    def asked(problem: Problem) -> Solve:
+        return lambda questions, _, seconds: solve(problem, questions, max_seconds=seconds, **execution)
 
-    found = _search(model, x, predicted, method, constraints, asked, flips)
+    found = _search(model, x, predicted, method, constraints, asked, flips, execution.get("threads"))
     known = np.isfinite(found.upper)
     rival = np.full(len(x), None, dtype=object)
     flips_base = np.zeros(len(x), np.bool_)
@@ -101,16 +102,16 @@ def nearest_wanted(
     def flips(rows: Floats) -> Flags:
         return np.asarray(model._outputs(rows).argmax(axis=1) == wanted)
 
-    def asked(problem: Problem) -> Callable[[Questions, Ints], Answers]:
+    def asked(problem: Problem) -> Solve:
         if len(model.classes_) == 2:  # then the other class is not to hold, which compiles nothing new
-            return lambda questions, rows: solve(
-                problem, questions._replace(predicted=1 - wanted[rows]), max_seconds=method.max_seconds, **execution
+            return lambda questions, rows, seconds: solve(
+                problem, questions._replace(predicted=1 - wanted[rows]), max_seconds=seconds, **execution
             )
-        return lambda questions, rows: solve_wanted(
-            problem, questions, wanted[rows], max_seconds=method.max_seconds, **execution
+        return lambda questions, rows, seconds: solve_wanted(
+            problem, questions, wanted[rows], max_seconds=seconds, **execution
         )
 
-    found = _search(model, x, wanted, method, constraints, asked, flips)
+    found = _search(model, x, wanted, method, constraints, asked, flips, execution.get("threads"))
     known = np.isfinite(found.upper)
     flips_base = np.zeros(len(x), np.bool_)
     if known.any():
@@ -140,22 +141,28 @@ def _search(
     predicted: Ints,
     method: Exact,
     constraints: ConstraintOptions,
-    asked: Callable[[Problem], Callable[[Questions, Ints], Answers]],
+    asked: Callable[[Problem], Solve],
     flips: Callable[[Floats], Flags],
+    threads: int | None,
 ) -> Found:
-    """By every route from columns to features; each row keeps the greatest radius and the nearest counterfactual."""
+    """By every route from columns to features; each row keeps the greatest radius and the nearest counterfactual.
+
+    The routes share the seconds of a row.
+    """
     reduction = model.reduction_
     allowed = admissible(x, reduction, model._names(), constraints)
     best: Found | None = None
     inner = replace(method, tolerance=SPARE * method.tolerance)
     routes = reduction.routes(method.norm)
+    seconds = None if method.max_seconds is None else method.max_seconds / len(routes)
+    at_once = min(AT_ONCE, usable_cores() if threads is None else checked_count("threads", threads))
     for route in routes:
         q, weight, _ = route
         weights = np.tile(weight, (len(x), 1))
         solver = asked(posed(model.head_, inner, q))
         power = q if q == method.norm else math.inf
         brancher = Brancher(reduction, x, allowed, weights, inner.tolerance, solver, power)
-        answers = brancher.run(predicted)
+        answers = brancher.run(predicted, seconds, at_once)
         rows, upper = _counterfactuals(brancher, x, answers, allowed, method.norm, flips)
         radius = np.minimum(reduction.radius(x, answers.radius, route), upper)
         found = Found(radius, upper, rows, _statuses(answers, radius, upper, method.tolerance), answers.boxes)

@@ -17,6 +17,9 @@ from berncert.polynomial import SmoothedHead
 ROUNDOFF = 2.0**-53
 EXACT_SIZE = 2000
 """Coefficients of a polynomial that are worth looking at in exact rationals: a second or so."""
+TOWARDS_CENTRE = (0.0, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+SAMPLES = 50
+"""Points that are tried in search of a pair of rows, besides those on the way to the centre."""
 
 
 class Direction(StrEnum):
@@ -150,7 +153,30 @@ def pairs_along(
     rises: bool,
     box: tuple[Floats, Floats],
 ) -> Floats | None:
-    """Two rows around these features that differ in one column and show that the output rises, or falls, along it."""
+    """Two rows that differ in one column and show that the output rises, or falls, along it.
+
+    Around these features first; a corner may leave no room along the column, so then nearer the centre, then anywhere.
+    """
+    low, high = box
+    centre = 0.5 * (low + high)
+    samples = np.random.default_rng(0).uniform(low, high, size=(SAMPLES, len(low)))
+    for point in (*(features + t * (centre - features) for t in TOWARDS_CENTRE), *samples):
+        found = _pair_at(head, reduction, output, column, np.clip(point, low, high), rises, box)
+        if found is not None:
+            return found
+    return None
+
+
+def _pair_at(
+    head: SmoothedHead,
+    reduction: Reduction,
+    output: int,
+    column: int,
+    features: Floats,
+    rises: bool,
+    box: tuple[Floats, Floats],
+) -> Floats | None:
+    """Two such rows around these features, if steps of some lengths show it."""
     row = reduction.rows(features[None])[0]
     (low, high), along = box, directions_of_columns(reduction, column)
     for step in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5):
