@@ -288,3 +288,14 @@ def test_rows_outside_the_domain_are_exact_too() -> None:
     np.testing.assert_allclose(c.counterfactual[:, 0], boundary, atol=2e-3)
     np.testing.assert_allclose(c.radius * model.scale_[0], [2 - boundary, boundary + 3], rtol=2e-3)
     assert list(c.status) == [Status.PROVEN, Status.PROVEN]
+
+
+def test_a_whole_column_that_never_varied_is_whole_in_the_counterfactual() -> None:
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.normal(size=40), np.full(40, 2.5)]
+    model = BernsteinClassifier(LogisticRegression(), degree=2, scale=[1.0, 1.0]).fit(x, x[:, 0] > 0)
+    c, free = model.certify(x[:5], whole=[1], threads=1), model.certify(x[:5], threads=1)
+    assert np.isin(c.counterfactual[:, 1], [2.0, 3.0]).all()
+    assert (model.predict(c.counterfactual) != c.predicted).all()
+    np.testing.assert_allclose(c.upper, np.hypot(free.upper, 0.5), rtol=3e-3)
+    assert (c.radius <= c.upper).all()

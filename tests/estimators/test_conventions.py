@@ -301,3 +301,19 @@ def test_no_warning_is_given_for_names() -> None:
         model = BernsteinClassifier(SVC(), degree=2).fit(FRAME, Y)
         model.certify(FRAME[:3], threads=1)
     assert math.isfinite(model.agreement_)
+
+
+def test_limits_in_another_order_of_rows_are_refused_and_labels_of_rows_are_no_columns() -> None:
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"])
+    model = BernsteinClassifier(LogisticRegression(), degree=2, dim=None).fit(x, x["a"] > 0)
+    few = x.iloc[:4]
+    low = few - 0.5
+    model.certify(few, lower=low, threads=1)
+    for lower in (low[::-1], {"a": low["a"][::-1]}):
+        with pytest.raises(ValueError, match="expected the rows of lower in the order of the table"):
+            model.certify(few, lower=lower, threads=1)
+        with pytest.raises(ValueError, match="expected the rows of lower in the order of the table"):
+            model.bounds(few, 0.1, lower=lower, threads=1)
+    with pytest.raises(ValueError, match="expected the names of columns in lower"):
+        model.certify(few, lower=few["a"] - 0.01, threads=1)

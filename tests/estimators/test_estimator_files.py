@@ -132,3 +132,11 @@ def test_further_types_are_trusted_by_exact_name(tmp_path: Path) -> None:
         load(path, trusted="scipy")
     found = [name for name in skops.io.get_untrusted_types(file=path) if name.startswith("scipy.")]
     np.testing.assert_array_equal(load(path, trusted=found).predict(X), model.predict(X))
+
+
+def test_a_file_that_would_unpack_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.skops", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("schema.json", " " * 3_000_000)
+    monkeypatch.setenv("BERNCERT_MAX_GIB", "0.001")
+    with pytest.raises(ValueError, match=r"to unpack to at most 0\.001 GiB"):
+        load(tmp_path / "bomb.skops")

@@ -18,7 +18,7 @@ from berncert.certification.methods import Exact
 from berncert.certification.nearest_class import solve_wanted
 from berncert.certification.status import Status
 from berncert.estimators.branching import AT_ONCE, Brancher, Solve
-from berncert.estimators.constraints import Admissible, ConstraintOptions, admissible
+from berncert.estimators.constraints import Admissible, ConstraintOptions, admissible, check_order
 from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
 from berncert.foundation.arguments import checked_count
@@ -65,6 +65,7 @@ def certify_table(
     model: Model, table: Any, x: Floats, method: Exact, constraints: ConstraintOptions, **execution: Any
 ) -> TableCertificates:
     """Radii and counterfactuals against every other label."""
+    check_order(table, constraints)
     predicted, tied = _classes(model, x, method)
 
     def flips(rows: Floats) -> Flags:
@@ -98,6 +99,7 @@ def nearest_wanted(
     model: Model, table: Any, x: Floats, wanted: Ints, method: Exact, constraints: ConstraintOptions, **execution: Any
 ) -> Counterfactuals:
     """The nearest admissible rows with a chosen label."""
+    check_order(table, constraints)
 
     def flips(rows: Floats) -> Flags:
         return np.asarray(model._outputs(rows).argmax(axis=1) == wanted)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from berncert.certification.methods import Exact
 from berncert.estimators.base import BernsteinEstimator
 from berncert.estimators.certifying import certify_table, nearest_wanted
-from berncert.estimators.constraints import ConstraintOptions
+from berncert.estimators.constraints import ConstraintOptions, check_order
 from berncert.estimators.monotone import ColumnDirection
 from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
@@ -111,6 +111,7 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         Scores are the smoothed probabilities, or the smoothed decision function where there are none. Whole numbers
         and categories are taken as continuous here, which only widens the range.
         """
+        check_order(X, constraints)
         found = self._ranges(
             self._rows(X), radius, norm, constraints, tolerance=tolerance, max_boxes=max_boxes,
             max_seconds=max_seconds, threads=threads, progress=progress,

@@ -67,6 +67,8 @@ def side(given: Any, names: Sequence[str] | None, shape: tuple[int, int], missin
     if given is None:
         return found
     named = named_values(given)
+    if named is not None and names is not None and not isinstance(given, Mapping):
+        _require_names([column for column, _ in named], option)
     if named is not None:
         numbers = [column_number(column, names, shape[1], option) for column, _ in named]
         if len(set(numbers)) != len(numbers):
@@ -93,6 +95,16 @@ def named_values(given: Any) -> list[tuple[Any, Any]] | None:
     if type(given).__module__.split(".")[0] == "pandas" and hasattr(given, "iloc"):
         return list(zip(given.index.tolist(), given.tolist(), strict=True))
     return None
+
+
+def _require_names(columns: list[Any], option: str) -> None:
+    """A series or a frame of limits says by name which columns it means: the labels of rows are no columns."""
+    strange = [column for column in columns if not isinstance(column, str)]
+    if strange:
+        raise ValueError(
+            f"expected the names of columns in {option}, as the table has, got labels like {strange[0]!r}; for a limit "
+            "of each row write {column: limits}"
+        )
 
 
 def _limits(limit: Any, count: int, option: str, column: Any) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, TypedDict
@@ -71,6 +71,10 @@ def admissible(x: Floats, reduction: Reduction, names: Sequence[str] | None, opt
     whole = tuple(j for j in dict.fromkeys(columns["whole"]) if j not in fixed)
     for j in whole:
         low[:, j], high[:, j] = np.ceil(low[:, j]), np.floor(high[:, j])
+        if j not in reduction.kept and j not in reduction.mixed:  # it plays no part: the nearest whole number is best
+            nearest = np.clip(np.round(x[:, j]), low[:, j], high[:, j])
+            possible = low[:, j] <= high[:, j]
+            low[possible, j] = high[possible, j] = nearest[possible]
     for group in groups:
         low[:, group], high[:, group] = np.maximum(low[:, group], 0.0), np.minimum(high[:, group], 1.0)
     if not (low <= high).all():
@@ -83,6 +87,23 @@ def admissible(x: Floats, reduction: Reduction, names: Sequence[str] | None, opt
     _check_possible(low, high, groups)
     _check_reduction(reduction, names, low, high, (*columns["whole"],), groups)
     return Admissible(low, high, whole, tuple(g for g in groups if not set(g) <= fixed))
+
+
+def check_order(table: Any, options: ConstraintOptions) -> None:
+    """Limits for each row that come with an index have the rows in the order of the table."""
+    index = getattr(table, "index", None)
+    if index is None or not hasattr(index, "equals"):
+        return
+    for option in ("lower", "upper"):
+        given: Any = options.get(option)
+        for part in given.values() if isinstance(given, Mapping) else [given]:
+            rows: Any = getattr(part, "index", None)
+            labelled = hasattr(rows, "equals") and (hasattr(part, "columns") or isinstance(given, Mapping))
+            if labelled and len(rows) == len(index) > 1 and not rows.equals(index):
+                raise ValueError(
+                    f"expected the rows of {option} in the order of the table, got another index; use "
+                    "limits.loc[table.index]"
+                )
 
 
 def _groups(given: Any, names: Sequence[str] | None, count: int) -> tuple[tuple[int, ...], ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
 from berncert.foundation.folders import write_whole
+from berncert.foundation.safe_reading import check_unpacked
 
 KERNELS = (
     "ConstantKernel", "DotProduct", "ExpSineSquared", "Exponentiation", "Matern", "Product", "RBF",
@@ -56,6 +59,8 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
         raise TypeError(f"expected a list of type names, got the text {trusted!r}; pass trusted=[{trusted!r}]")
     allowed = TRUSTED.union(trusted)
     content = Path(path).read_bytes()
+    if is_zipfile(BytesIO(content)):
+        check_unpacked(path, sum(member.file_size for member in ZipFile(BytesIO(content)).infolist()))
     try:
         unknown = set(skops.io.get_untrusted_types(data=content)) - allowed
     except Exception as error:

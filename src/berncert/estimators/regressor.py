@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from berncert.certification.methods import Exact
 from berncert.estimators.base import BernsteinEstimator
-from berncert.estimators.constraints import ConstraintOptions
+from berncert.estimators.constraints import ConstraintOptions, check_order
 from berncert.estimators.monotone import ColumnDirection
 from berncert.estimators.reduction import LARGEST, Reduction
 from berncert.foundation.arguments import checked_index
@@ -52,6 +52,7 @@ class BernsteinRegressor(RegressorMixin, BernsteinEstimator):  # type: ignore[mi
         Distances are p-norms of differences divided by `scale_`. (N,) each, or (N, outputs). Whole numbers and
         categories are taken as continuous here, which only widens the range.
         """
+        check_order(X, constraints)
         found = self._ranges(
             self._rows(X), radius, norm, constraints, tolerance=tolerance, max_boxes=max_boxes,
             max_seconds=max_seconds, threads=threads, progress=progress,
