@@ -121,9 +121,10 @@ def save(
 
 
 def load(path: str | PathLike[str], *, base: bool = False) -> Any:
-    """Load the model of a file, or one that is shipped with the package ("digits", "mnist"), in evaluation mode.
+    """Load the model of a file, or one that is shipped with the package, in evaluation mode.
 
-    It computes what the saved model computes. `base=True` loads it with its head as it was before smoothing.
+    Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf" and "cifar10". The model computes what the saved
+    one computes. `base=True` loads it with its head as it was before smoothing.
     """
     return open_checkpoint(path).model(base=base)
 
