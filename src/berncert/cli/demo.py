@@ -59,13 +59,14 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.reporting.curves import accuracy_table, curves_of, default_radii, summary, warnings_about
     from berncert.runs.execute import execute
     from berncert.training.loop import train
+    from berncert.training.recipes import load_recipe
 
     use_threads(1)  # on small networks more only wait for each other; and the same folder can be resumed anywhere
     folder = chosen_folder(arguments.out, Path("out") / ("demo-trained" if arguments.train else "demo"))
     console = output.console(quiet=arguments.json)
     model = "digits"
     if arguments.train:
-        console.print("training: digits, 100 epochs", style="bold")
+        console.print(f"training: digits, {load_recipe('digits').training.epochs} epochs", style="bold")
         model = str(folder / "model")
         train("digits", model)
     checkpoint = open_checkpoint(model)

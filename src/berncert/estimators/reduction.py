@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 ROUNDOFF = 2.0**-53
@@ -133,8 +134,7 @@ class Reduction:
         stretch = self._spectral_bound()
         if norm == 2:
             return [(2.0, weight, stretch)]
-        dual = math.inf if norm == 1 else 1.0 if norm == math.inf else norm / (norm - 1)
-        lengths = np.linalg.norm(self.matrix, ord=dual, axis=1) * UP
+        lengths = np.linalg.norm(self.matrix, ord=dual_norm(norm), axis=1) * UP
         alone = np.concatenate([weight[:count], weight[count:] / lengths])
         columns = len(self.kept) + len(self.mixed)
         spread = 1.0 if norm < 2 else columns ** (0.5 - 1 / norm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -17,6 +18,13 @@ def checked_norm(norm: Any) -> float:
         hint = "write inf, in Python float('inf')" if named else "pass e.g. 1, 2 or inf"
         raise ValueError(f"expected a norm p with 1 <= p <= inf, got {norm!r}; {hint}")
     return as_float(norm)
+
+
+def dual_norm(norm: float) -> float:
+    """The q with 1/p + 1/q = 1: the norm of slopes where p is that of steps."""
+    if norm == 1:
+        return math.inf
+    return 1.0 if norm == math.inf else norm / (norm - 1)
 
 
 def checked_count(name: str, value: Any) -> int:

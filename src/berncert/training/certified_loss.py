@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from berncert.foundation.arguments import checked_index, checked_norm, is_real
+from berncert.foundation.arguments import checked_index, checked_norm, dual_norm, is_real
 from berncert.polynomial import SmoothedHead
 from berncert.polynomial.bernstein import restrict_rows
 
@@ -40,8 +40,8 @@ def certified_loss(
     Each rival's logit is raised by the most that it gains on the label's within the radius: in l-inf bounded by the
     Bernstein coefficients on that box, else to first order; for an affine head both are the exact worst case. With
     `attack_steps` the features are moved instead, by so many steps of gradient ascent: a fast head that bends can
-    deceive the first order, and not these. Logits are divided by
-    `temperature`, and the loss multiplied by it: with a small one it rests as soon as an input keeps its class.
+    deceive the first order, and not these. Logits are divided by `temperature`, and the loss multiplied by it: with a
+    small one it rests as soon as an input keeps its class.
     """
     _check(features, labels, head, radius, temperature)
     steps, norm = checked_index("attack_steps", attack_steps), checked_norm(norm)
@@ -81,7 +81,7 @@ def raised_logits(
     """
     logits, slopes = _require_smoothed(head).linearise(features)
     own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
-    gains: Tensor = torch.linalg.vector_norm(slopes - own, _dual(norm), dim=2)
+    gains: Tensor = torch.linalg.vector_norm(slopes - own, dual_norm(norm), dim=2)
     return logits, logits + radius * gains
 
 
@@ -120,7 +120,7 @@ def _steepest(slope: Tensor, norm: float) -> Tensor:
     """The direction of norm 1 along which the slope (N, d) rises most."""
     if norm == 1:
         return slope.sign() * F.one_hot(slope.abs().argmax(dim=1), slope.shape[1])
-    dual = _dual(norm)
+    dual = dual_norm(norm)
     size: Tensor = slope.abs() / torch.linalg.vector_norm(slope, dual, dim=1, keepdim=True).clamp_min(1e-30)
     return slope.sign() * size ** (dual - 1)
 
@@ -130,13 +130,6 @@ def _back_in_ball(offset: Tensor, radius: float, norm: float) -> Tensor:
         return offset.clamp(-radius, radius)
     length: Tensor = torch.linalg.vector_norm(offset, norm, dim=1, keepdim=True)
     return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
-
-
-def _dual(norm: float) -> float:
-    """The q with 1/p + 1/q = 1."""
-    if norm == 1:
-        return math.inf
-    return 1.0 if norm == math.inf else norm / (norm - 1)
 
 
 def _require_smoothed(head: nn.Module) -> SmoothedHead:

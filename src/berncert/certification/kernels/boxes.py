@@ -187,8 +187,8 @@ def simplify(problem: Problem, memory: Memory, at: int, n: int, error: float, sp
 
 
 @kernel
-def divide(memory: Memory, at: int, n: int, axis: int, error: float, bound: float) -> None:
-    """Replace the box by its halves, the one nearer to the sample on top."""
+def divide(memory: Memory, at: int, n: int, axis: int, low_first: bool, error: float, bound: float) -> None:
+    """Replace the box by its halves along the axis; the one on top, the low or the high one, is looked at first."""
     sizes = memory.sizes[at]
     middle = memory.centre[at, axis]
     half = 0.5 * memory.half[at, axis]
@@ -197,7 +197,7 @@ def divide(memory: Memory, at: int, n: int, axis: int, error: float, bound: floa
         memory.sizes[at + 1, j] = sizes[j]
         memory.centre[at + 1, j] = memory.centre[at, j]
         memory.half[at + 1, j] = memory.half[at, j]
-    low, high = (at + 1, at) if middle > 0.0 else (at, at + 1)
+    low, high = (at + 1, at) if low_first else (at, at + 1)
     split(memory.margin[:n], sizes, axis, memory.path[low], memory.path[high])
     memory.centre[low, axis] = middle - half
     memory.centre[high, axis] = middle + half

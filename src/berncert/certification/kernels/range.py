@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.boxes import axis_to_halve, narrow, simplify
+from berncert.certification.kernels.boxes import axis_to_halve, divide, narrow, simplify
 from berncert.certification.kernels.compiled import borrowed, kernel
 from berncert.certification.kernels.distance import convex_least, distance, dual_exponent, length
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
-from berncert.certification.kernels.rows import BOXES, begin_row, expired, hold
+from berncert.certification.kernels.rows import BOXES, begin_row, expired
 from berncert.certification.kernels.search import BUDGET, BUDGET_SHARES, COARSENESS, PROVEN, ROUNDING, TIME
-from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, split, value_and_gradient, value_at
+from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, value_and_gradient, value_at
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 LOWERING = 0.1  # of the tolerance may be spent on lowering degrees
@@ -51,9 +51,7 @@ def range_rows(
     c = borrowed(clock)
     at = borrowed(point)
     for i in range(first, last):
-        if a.held.shape[1] > 0:
-            hold(p, m, whole, a.held[i])
-        begin_row(m, a, i, c)
+        begin_row(p, m, a, whole, i, c)
         for k in range(p.coefficients.shape[0]):
             for side in range(2):
                 for n in range(m.margin.size):
@@ -175,7 +173,9 @@ def lowest(
             closed = min(closed, bound)
             continue
         n, error = simplify(problem, memory, height, n, error, LOWERING * tolerance)
-        halve(memory, height, n, axis, error, bound)
+        divide(memory, height, n, axis, memory.y[axis] < 0.0, error, bound)
+        for i in range(height, height + 2):
+            memory.bound[i] = max(bound, least(memory.path[i], n) - memory.error[i])
         height += 2
     return min(closed, best + problem.rounding), best, boxes
 
@@ -390,25 +390,3 @@ def note(value: float, x: Floats, best: float, point: Floats) -> float:
             point[j] = x[j]
         return value
     return best
-
-
-@kernel
-def halve(memory: Memory, at: int, n: int, axis: int, error: float, bound: float) -> None:
-    """Replace the box by its halves, the one with the lower coefficients on top."""
-    sizes = memory.sizes[at]
-    middle = memory.centre[at, axis]
-    half = 0.5 * memory.half[at, axis]
-    copy(memory.path[at], n, memory.margin)
-    for j in range(sizes.size):
-        memory.sizes[at + 1, j] = sizes[j]
-        memory.centre[at + 1, j] = memory.centre[at, j]
-        memory.half[at + 1, j] = memory.half[at, j]
-    low, high = (at + 1, at) if memory.y[axis] < 0.0 else (at, at + 1)
-    split(memory.margin[:n], sizes, axis, memory.path[low], memory.path[high])
-    memory.centre[low, axis] = middle - half
-    memory.centre[high, axis] = middle + half
-    error += 2.0 * (sizes[axis] - 1) * ROUNDOFF
-    for i in range(at, at + 2):
-        memory.half[i, axis] = half
-        memory.error[i] = error
-        memory.bound[i] = max(bound, least(memory.path[i], n) - error)

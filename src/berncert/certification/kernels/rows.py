@@ -28,19 +28,26 @@ def expired(clock: Floats, share: float) -> bool:
 
 
 @kernel
-def begin_row(memory: Memory, samples: Samples, i: int, clock: Floats) -> None:
-    """Lay out the sample's box and weights, and start its clock."""
-    clock[BOXES] = 0.0
-    clock[ROW] = i
-    for j in range(memory.low.size):
-        memory.low[j] = samples.low[i, j]
-        memory.high[j] = samples.high[i, j]
-        memory.weight[j] = samples.weight[i, j]
-        memory.start[j] = min(samples.high[i, j], max(samples.low[i, j], samples.features[i, j]))
+def slopes(problem: Problem, k: int) -> None:
+    """The least and the greatest slope of a class along each axis, rounded outwards, as in `problem.slope_range`."""
+    b = problem.coefficients[k]
+    rest = b.size
+    for j in range(problem.sizes.size):
+        size = problem.sizes[j]
+        rest //= size
+        low, high = np.inf, -np.inf
+        for start in range(0, b.size, size * rest):
+            for i in range(start, start + (size - 1) * rest):
+                rise = b[i + rest] - b[i]
+                low = min(low, rise)
+                high = max(high, rise)
+        slack = 8.0 * (size - 1) * ROUNDOFF
+        problem.flattest[k, j] = low * (size - 1) - slack
+        problem.steepest[k, j] = high * (size - 1) + slack
 
 
 @kernel
-def hold(problem: Problem, memory: Memory, whole: Whole, values: Floats) -> None:
+def hold(problem: Problem, whole: Whole, values: Floats) -> None:
     """Fill the problem with the polynomials at these values of the held axes, and with their slopes.
 
     Held axes are summed up one after the other with the convex weights of their basis.
@@ -65,19 +72,14 @@ def hold(problem: Problem, memory: Memory, whole: Whole, values: Floats) -> None
 
 
 @kernel
-def slopes(problem: Problem, k: int) -> None:
-    """The least and the greatest slope of a class along each axis, rounded outwards, as in `problem.slope_range`."""
-    b = problem.coefficients[k]
-    rest = b.size
-    for j in range(problem.sizes.size):
-        size = problem.sizes[j]
-        rest //= size
-        low, high = np.inf, -np.inf
-        for start in range(0, b.size, size * rest):
-            for i in range(start, start + (size - 1) * rest):
-                rise = b[i + rest] - b[i]
-                low = min(low, rise)
-                high = max(high, rise)
-        slack = 8.0 * (size - 1) * ROUNDOFF
-        problem.flattest[k, j] = low * (size - 1) - slack
-        problem.steepest[k, j] = high * (size - 1) + slack
+def begin_row(problem: Problem, memory: Memory, samples: Samples, whole: Whole, i: int, clock: Floats) -> None:
+    """Take the sample's fixed axes out of the problem, lay out its box and weights, and start its clock."""
+    if samples.held.shape[1] > 0:
+        hold(problem, whole, samples.held[i])
+    clock[BOXES] = 0.0
+    clock[ROW] = i
+    for j in range(memory.low.size):
+        memory.low[j] = samples.low[i, j]
+        memory.high[j] = samples.high[i, j]
+        memory.weight[j] = samples.weight[i, j]
+        memory.start[j] = min(samples.high[i, j], max(samples.low[i, j], samples.features[i, j]))

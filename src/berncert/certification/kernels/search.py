@@ -14,7 +14,7 @@ from berncert.certification.kernels.compiled import borrowed, inlined, kernel
 from berncert.certification.kernels.descent import first_witness, try_witness
 from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
-from berncert.certification.kernels.rows import BOXES, begin_row, expired, hold
+from berncert.certification.kernels.rows import BOXES, begin_row, expired
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, value_at
 from berncert.foundation.arrays import Flags, Floats, Ints
 
@@ -54,9 +54,7 @@ def certify_rows(
     s = borrowed(stop)
     c = borrowed(clock)
     for i in range(first, last):
-        if a.held.shape[1] > 0:
-            hold(p, m, whole, a.held[i])
-        begin_row(m, a, i, c)
+        begin_row(p, m, a, whole, i, c)
         predicted[i], radius[i], upper[i], rival[i], status[i], boxes[i] = certify_one(
             p, m, a.features[i], a.target[i], predicted[i], w[i], s, c
         )
@@ -248,7 +246,8 @@ def explore(
                 return closed, stuck, upper, boxes  # to be searched again without lowering
             continue
         n, error = simplify(problem, memory, height, n, error, spare)
-        divide(memory, height, n, axis, error, bound)
+        nearer_low = memory.centre[height, axis] > 0.0  # centres are relative to the sample
+        divide(memory, height, n, axis, nearer_low, error, bound)
         height += 2
     return closed, stuck, upper, boxes
 

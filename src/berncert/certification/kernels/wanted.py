@@ -13,7 +13,7 @@ from berncert.certification.kernels.compiled import borrowed, kernel
 from berncert.certification.kernels.descent import land, slope_at, subtract
 from berncert.certification.kernels.distance import distance
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
-from berncert.certification.kernels.rows import BOXES, begin_row, expired, hold
+from berncert.certification.kernels.rows import BOXES, begin_row, expired
 from berncert.certification.kernels.search import (
     BUDGET,
     BUDGET_SHARES,
@@ -62,9 +62,7 @@ def wanted_rows(
     c = borrowed(clock)
     path = borrowed(paths)
     for i in range(first, last):
-        if a.held.shape[1] > 0:
-            hold(p, m, whole, a.held[i])
-        begin_row(m, a, i, c)
+        begin_row(p, m, a, whole, i, c)
         radius[i], upper[i], status[i], boxes[i] = nearest_wanted(p, m, path, a.features[i], wanted[i], w[i], s, c)
         if stop[0]:
             return

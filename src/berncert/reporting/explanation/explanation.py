@@ -20,7 +20,7 @@ from berncert.certification.methods import Batch, Exact
 from berncert.certification.results import ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.foundation.arguments import checked_index
+from berncert.foundation.arguments import checked_index, dual_norm
 from berncert.foundation.arrays import Floats
 from berncert.polynomial import SmoothedHead
 from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
@@ -236,8 +236,7 @@ def rivals_of(
 
 def _looking_near(logits: Floats, slopes: Floats, predicted: int, norm: float) -> list[int]:
     """All rivals, in the order in which their linearised margins vanish."""
-    dual = 1.0 if norm == math.inf else math.inf if norm == 1 else norm / (norm - 1)
-    steep = np.linalg.norm(slopes - slopes[predicted], ord=dual, axis=1)
+    steep = np.linalg.norm(slopes - slopes[predicted], ord=dual_norm(norm), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         looks = np.nan_to_num((logits[predicted] - logits) / steep, nan=0.0)
     return [int(b) for b in np.argsort(looks, kind="stable") if b != predicted]
