@@ -1,0 +1,96 @@
+"""What every experiment is made of: models that are trained once, and runs over their test images; both resume."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.report import Section, markdown
+from benchmarks.timing import made_by, origin
+from matplotlib.figure import Figure
+
+from berncert.certification.methods import Method
+from berncert.foundation.folders import write_whole
+from berncert.models.checkpoint import open_checkpoint
+from berncert.runs.execute import default_folder, execute
+from berncert.runs.records import Run
+from berncert.runs.settings import RunSettings
+from berncert.training.loop import train
+from berncert.training.recipes import load_recipe
+
+PROGRAM = "experiments.paper"
+SIZES = ("small", "full", "toy")
+"""On two cores in under two hours for all; as in the paper, on a GPU; in seconds, for tests: no result."""
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where and at what size an experiment is done. What is done already is not done twice."""
+
+    size: str
+    folder: Path
+    """Of trainings and runs."""
+    data_dir: str | None = None
+    plan: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """The name of a model -> the recipe, and what differs from it."""
+    say: Callable[[str], None] = print
+
+    def model(self, name: str) -> Path:
+        """The folder of this model, trained by the plan if it is not yet."""
+        recipe, changes = self.plan[name]
+        folder = self.folder / "models" / name
+        recipe_with_changes = load_recipe(recipe, **changes)
+        if not _is_trained(folder, recipe_with_changes.training.epochs):
+            self.say(f"training {name}: {recipe_with_changes.training.epochs} epochs")
+        train(recipe_with_changes, folder, data_dir=self.data_dir)
+        return folder
+
+    def run(self, model: str, method: Method, **settings: Any) -> Run:
+        """A run of this method over test images of a model of the plan."""
+        checkpoint, chosen = open_checkpoint(self.model(model)), RunSettings(**settings)
+        folder = self.folder / default_folder(checkpoint, method, chosen)
+        return execute(checkpoint, method, folder, chosen, data_dir=self.data_dir, command=" ".join(sys.argv))
+
+
+def _is_trained(folder: Path, epochs: int) -> bool:
+    log = folder / "log.tsv"
+    return log.is_file() and len(log.read_text().splitlines()) > epochs
+
+
+class Experiment(NamedTuple):
+    """One table or figure of the paper. What is measured is kept; tables and pictures are made of that alone."""
+
+    name: str
+    title: str
+    about: str
+    """What the paper shows, and what is added here: a few sentences above the tables."""
+    measure: Callable[[Work], Record]
+    sections: Callable[[Record], list[Section]]
+    figure: Callable[[Record], Figure] | None = None
+
+    def record(self, work: Work, out: Path, *, again: bool = False) -> Record:
+        """The record of this experiment: read, if there is one of this size, else measured and written."""
+        file = out / f"{self.name}.json"
+        if not again and file.is_file():
+            record: Record = json.loads(file.read_text())
+            if record["size"] == work.size:
+                return record
+        record = {"name": self.name, "size": work.size, **self.measure(work), **origin(PROGRAM)}
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
+        return record
+
+    def render(self, record: Record, out: Path) -> list[Section]:
+        """Write the tables as Markdown and the picture as PNG, and return the tables."""
+        sections = self.sections(record)
+        intro = [self.about, made_by(record)]
+        if self.figure is not None:
+            self.figure(record).savefig(out / f"{self.name}.png", dpi=150)
+            intro.append(f"![{self.title}]({self.name}.png)")
+        write_whole(out / f"{self.name}.md", markdown(self.title, "\n\n".join(intro), sections).encode())
+        return sections
