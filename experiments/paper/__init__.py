@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from experiments.paper import curves, degree_tables, timing
 from experiments.paper.work import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {}
-"""Name -> experiment, in the order of the paper."""
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (*curves.EXPERIMENTS, *degree_tables.EXPERIMENTS, *timing.EXPERIMENTS)
+}
+"""Name -> experiment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 
 from berncert.certification.methods import Method
 from berncert.foundation.folders import write_whole
-from berncert.models.checkpoint import open_checkpoint
+from berncert.models.checkpoint import Checkpoint
 from berncert.runs.execute import default_folder, execute
 from berncert.runs.records import Run
 from berncert.runs.settings import RunSettings
@@ -50,11 +51,20 @@ class Work:
         train(recipe_with_changes, folder, data_dir=self.data_dir)
         return folder
 
-    def run(self, model: str, method: Method, **settings: Any) -> Run:
-        """A run of this method over test images of a model of the plan."""
-        checkpoint, chosen = open_checkpoint(self.model(model)), RunSettings(**settings)
-        folder = self.folder / default_folder(checkpoint, method, chosen)
-        return execute(checkpoint, method, folder, chosen, data_dir=self.data_dir, command=" ".join(sys.argv))
+    def run(self, model: Checkpoint, method: Method, **settings: Any) -> Run:
+        """A run of this method over test images; it resumes."""
+        chosen = RunSettings(**settings)
+        folder = self.folder / default_folder(model, method, chosen)
+        return execute(model, method, folder, chosen, data_dir=self.data_dir, command=shlex.join(sys.argv))
+
+    def kept(self, name: str, make: Callable[[], Record]) -> Record:
+        """What `make` returned when it was first called under this name."""
+        file = self.folder / "kept" / f"{name}.json"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, json.dumps(make()).encode())
+        kept: Record = json.loads(file.read_text())
+        return kept
 
 
 def _is_trained(folder: Path, epochs: int) -> bool:

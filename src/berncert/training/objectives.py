@@ -37,11 +37,11 @@ def batch_loss(
     settings: TrainingSettings, model: Classifier, images: Tensor, labels: Tensor, radius: float, noise: torch.Generator
 ) -> BatchLoss:
     """The loss of a batch; `radius` is in pixel space, as far as its schedule has raised it."""
-    if settings.objective == "adversarial" and radius > 0:
-        images = attacked_images(settings, model, images, labels, radius, noise)
-    elif settings.objective == "gaussian":
-        images = images + settings.noise * torch.randn(images.shape, generator=noise).to(images)
     with torch.autocast(images.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        if settings.objective == "adversarial" and radius > 0:
+            images = attacked_images(settings, model, images, labels, radius, noise)
+        elif settings.objective == "gaussian":
+            images = images + settings.noise * torch.randn(images.shape, generator=noise).to(images)
         features = model.extractor(images)
     features = features.float()
     head = head_of(model, settings.through)

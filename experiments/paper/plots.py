@@ -1,0 +1,86 @@
+"""Pictures of certified curves, panel by panel: colour says which model, the style of the line what is claimed."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from berncert.certification.status import Claim
+from berncert.foundation.arrays import Floats
+from berncert.foundation.palette import GREY, INK, PALE, SMALL
+from berncert.reporting.curves.figure import COLOURS, STYLES
+from berncert.reporting.picture_text import MESSAGE
+
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "estimate": STYLES[Claim.ESTIMATE],
+    "proven in features": {**STYLES[Claim.PROVEN], "linewidth": 1.3},
+    "proven in pixels": {**STYLES[Claim.PROVEN], "linewidth": 2.6},
+    "attack": {**STYLES[Claim.ATTACK], "marker": "o", "markersize": 3.6, "markerfacecolor": "white"},
+    "probable": STYLES[Claim.PROBABLE],
+}
+"""What a curve claims -> how it is drawn."""
+CAPTIONS = {
+    "estimate": "the paper's estimate, in feature space",
+    "proven in features": "proven, in feature space",
+    "proven in pixels": "proven, in pixels",
+    "attack": "left by PGD, in pixels",
+    "probable": "randomized smoothing, published",
+}
+PANEL, HEIGHT, TOP, BOTTOM = 4.4, 4.6, 0.78, 1.25
+"""Inches: width of a panel, height of the picture, and what is left above and below the panels."""
+
+
+def curves_figure(message: str, panels: Sequence[Mapping[str, Any]], radii: Floats) -> Figure:
+    """All panels side by side, a legend of models under each, one of claims under the title."""
+    width = max(6.4, PANEL * len(panels) + 0.5)
+    figure = Figure(figsize=(width, HEIGHT), facecolor="white")
+    step = (width - 0.5) / len(panels)
+    for number, panel in enumerate(panels):
+        place = ((0.62 + number * step) / width, BOTTOM / HEIGHT, (step - 0.42) / width, 1 - (TOP + BOTTOM) / HEIGHT)
+        _draw_panel(figure.add_axes(place), panel, radii, first=number == 0)
+    figure.text(0.12 / width, 1 - 0.27 / HEIGHT, message, **MESSAGE)
+    _claims(figure, panels, 0.08 / width, 1 - 0.34 / HEIGHT)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Mapping[str, Any], radii: Floats, *, first: bool) -> None:
+    models = list(dict.fromkeys(line["label"] for line in panel["curves"]))
+    colours = {label: COLOURS[number % len(COLOURS)] for number, label in enumerate(models)}
+    for line in panel["curves"]:
+        x, y = np.asarray(line.get("radii", radii)), 100 * np.asarray(line["accuracy"])
+        axes.plot(x, y, color=colours[line["label"]], **KINDS[line["kind"]])
+    axes.set(xlim=(0, radii[-1]), ylim=(0, 101))
+    axes.set_title(panel["title"], loc="left", fontsize=9.5, color=INK)
+    axes.set_xlabel(r"radius, $\ell_2$", fontsize=9.5, color=INK)
+    if first:
+        axes.set_ylabel("correct and certified (%)", fontsize=9.5, color=INK)
+    axes.grid(axis="y", color=PALE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    if len(models) > 1:
+        handles = [Line2D([], [], color=colour, linewidth=2) for colour in colours.values()]
+        names = [textwrap.fill(label, 30) for label in models]
+        axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=_columns(models),
+                    frameon=False, fontsize=SMALL, labelcolor=INK, handlelength=1.4, columnspacing=1.2)  # fmt: skip
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Short names go side by side."""
+    return 4 if max(map(len, labels)) < 10 else 2
+
+
+def _claims(figure: Figure, panels: Sequence[Mapping[str, Any]], left: float, top: float) -> None:
+    used = dict.fromkeys(line["kind"] for panel in panels for line in panel["curves"])
+    handles = [Line2D([], [], color=GREY, **KINDS[kind]) for kind in used]
+    figure.legend(
+        handles, [CAPTIONS[kind] for kind in used], loc="upper left", bbox_to_anchor=(left, top), ncols=len(used),
+        frameon=False, fontsize=SMALL, labelcolor=INK, handlelength=2.6, columnspacing=1.4, borderpad=0.1,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""One model on some test images: its runs in pixels, and what is proven and estimated in its feature space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import berncert
+from berncert import data
+from berncert.certification.methods import Method
+from berncert.data import Dataset
+from berncert.foundation.arrays import Flags, Floats, Ints
+from berncert.models.checkpoint import Checkpoint, open_checkpoint
+from berncert.polynomial import SmoothedHead
+from berncert.runs.records import Run
+from experiments.paper.work import Work
+
+SHIPPED = ("mnist", "mnist-linf", "cifar10", "cifar100", "svhn")
+"""Models that need no training here."""
+MAX_SECONDS = 2.0
+"""Of the search for one row: a radius that it cuts off is valid, and counted as it is."""
+EXTRACTED = 100
+"""Images in one batch of the extractor."""
+IMAGES = {"small": 500, "full": 500, "toy": 12}
+
+
+class InFeatures(NamedTuple):
+    """What is proven of each image's features: radius <= true distance to another class <= upper, in l2."""
+
+    predicted: Ints
+    radius: Floats
+    upper: Floats
+    status: list[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model of the plan or a shipped one, and evenly spread test images of its data set."""
+
+    work: Work
+    name: str
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The model, trained first if it is not yet."""
+        is_shipped = self.name in SHIPPED and self.name not in self.work.plan
+        return open_checkpoint(self.name if is_shipped else self.work.model(self.name))
+
+    @cached_property
+    def skip(self) -> int:
+        """Every so many-th test image is taken: 500 of all, as in the paper."""
+        return max(1, len(self._whole) // IMAGES[self.work.size])
+
+    @property
+    def limit(self) -> int:
+        """The number of images, at most."""
+        return IMAGES[self.work.size]
+
+    @property
+    def data_set(self) -> str:
+        """The name of the data set that the model was trained on."""
+        name = self.checkpoint.trained_on
+        assert name is not None
+        return name
+
+    @cached_property
+    def _whole(self) -> Dataset:
+        return data.load(self.data_set, "test", data_dir=self.work.data_dir)
+
+    @cached_property
+    def images(self) -> Dataset:
+        """The test images."""
+        return data.subset(self._whole, np.arange(0, len(self._whole), self.skip)[: self.limit])
+
+    @property
+    def labels(self) -> Ints:
+        """Their classes."""
+        return np.asarray(self.images.labels.numpy(), dtype=np.int64)
+
+    @cached_property
+    def features(self) -> Floats:
+        """Where the extractor puts them."""
+        extractor = self.checkpoint.extractor
+        assert extractor is not None
+        with torch.no_grad():
+            parts = torch.split(self.images.images.double(), EXTRACTED)
+            return torch.cat([extractor(part) for part in parts]).numpy()
+
+    @cached_property
+    def lipschitz_bound(self) -> float:
+        """The proven bound of the extractor, from pixels to features, in l2."""
+        extractor = self.checkpoint.extractor
+        assert extractor is not None
+        return berncert.lipschitz_bound(extractor, tuple(self.images.images.shape[1:]), norm=2)
+
+    def head(self, degree: int | None) -> SmoothedHead:
+        """The smoothed head; with a degree, the base head smoothed to that degree."""
+        head = self.checkpoint.smoothed(degree).head
+        assert isinstance(head, SmoothedHead)
+        return head
+
+    def run(self, method: Method, degree: int | str | None = None) -> Run:
+        """The method's run over the images, with the base head smoothed to this degree, or with the base head."""
+        return self.work.run(self.checkpoint, method, degree=degree, skip=self.skip, limit=self.limit)
+
+    def proven(self, degree: int | None = None) -> InFeatures:
+        """The certificates of the features in l2: feature space is where the paper's radius is."""
+
+        def make() -> dict[str, Any]:
+            found = berncert.certify(self.head(degree), self.features, norm=2, max_seconds=MAX_SECONDS, threads=1)
+            numbers = {name: getattr(found, name).tolist() for name in ("predicted", "radius", "upper")}
+            return numbers | {"status": [status.name for status in found.status]}
+
+        kept = self._kept(f"proven-degree{degree}", make)
+        radius, upper = (np.asarray(kept[name], dtype=np.float64) for name in ("radius", "upper"))
+        return InFeatures(np.asarray(kept["predicted"], dtype=np.int64), radius, upper, kept["status"])
+
+    def estimated(self, degree: int | None = None, conservatism: float | None = None) -> Floats:
+        """The paper's radius of each image: Levenberg and Marquardt's point on the boundary, in l2."""
+
+        def make() -> dict[str, Any]:
+            found = berncert.estimate(self.head(degree), self.features, solver="lm", norm=2, conservatism=conservatism)
+            return {"distance_estimate": found.distance_estimate.tolist()}
+
+        kept = self._kept(f"estimated-degree{degree}-c{conservatism}", make)
+        return np.asarray(kept["distance_estimate"], dtype=np.float64)
+
+    def _kept(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return self.work.kept(f"{self.name}-{self.checkpoint.sha256[:12]}-{self.limit}-{key}", make)
+
+
+def accuracy_at(correct: Flags, radius: Floats, radii: Floats) -> list[float]:
+    """The share of images that are correct and hold at each of these radii."""
+    shares: list[float] = (correct & (radius >= radii[:, None])).mean(axis=1).tolist()
+    return shares
