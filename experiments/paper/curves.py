@@ -118,7 +118,7 @@ def measured_5(work: Work) -> Record:
 def measured_6(work: Work) -> Record:
     """With and without adversarial training; the number of features."""
     kinds = (ESTIMATE, FEATURES)
-    attacked = {"adversarial training": "cifar10-paper", "plain training": "cifar10-plain-d5"}
+    attacked = {"adversarial training": "cifar10-resnet", "plain training": "cifar10-plain-d5"}
     left = [
         line
         for label, name in attacked.items()
@@ -144,7 +144,7 @@ def measured_8(work: Work) -> Record:
     """Four architectures."""
     lines, bounds = [], []
     for name in plan.NETWORKS:
-        subject = Subject(work, "cifar10-paper" if name == "resnet" else f"cifar10-{name}")
+        subject = Subject(work, f"cifar10-{name}")
         lines += model_curves(name.replace("_", " "), subject, PAPER_DEGREE, (ESTIMATE, FEATURES))
         bounds.append({"label": name.replace("_", " "), "bound": subject.lipschitz_bound,
                        **refuted(subject, PAPER_DEGREE)})  # fmt: skip
