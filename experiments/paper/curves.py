@@ -122,13 +122,15 @@ def measured_6(work: Work) -> Record:
     left = [
         line
         for label, name in attacked.items()
-        for line in model_curves(label, Subject(work, name), PAPER_DEGREE, kinds)
+        for line in model_curves(label, Subject(work, name, fewer=True), PAPER_DEGREE, kinds)
     ]
     middle, right = (
         [
             line
             for dim in plan.DIMS
-            for line in model_curves(f"d = {dim}", Subject(work, name.format(dim)), degree, chosen)
+            for line in model_curves(
+                f"d = {dim}", Subject(work, name.format(dim), fewer=ESTIMATE in chosen), degree, chosen
+            )
         ]
         for name, degree, chosen in (("cifar10-plain-d{}", PAPER_DEGREE, kinds), ("cifar10-ours-d{}", None, (PIXELS,)))
     )
@@ -144,7 +146,7 @@ def measured_8(work: Work) -> Record:
     """Four architectures."""
     lines, bounds = [], []
     for name in plan.NETWORKS:
-        subject = Subject(work, f"cifar10-{name}")
+        subject = Subject(work, f"cifar10-{name}", fewer=True)
         lines += model_curves(name.replace("_", " "), subject, PAPER_DEGREE, (ESTIMATE, FEATURES))
         bounds.append({"label": name.replace("_", " "), "bound": subject.lipschitz_bound,
                        **refuted(subject, PAPER_DEGREE)})  # fmt: skip
@@ -153,7 +155,7 @@ def measured_8(work: Work) -> Record:
 
 def measured_9(work: Work) -> Record:
     """MNIST for each degree."""
-    subject = Subject(work, "mnist-paper")
+    subject = Subject(work, "mnist-paper", fewer=True)
     degrees = TOY_DEGREES if work.size == "toy" else TABLES["table-mnist"].degrees
     estimates, proven = (
         [line for degree in degrees for line in model_curves(f"n = {degree}", subject, degree, (kind,))]
@@ -171,7 +173,7 @@ CONSERVATISM = (1.5, 2.0, 3.0, 5.0, 10.0, 100.0, None)
 
 def measured_10(work: Work) -> Record:
     """The conservatism C."""
-    subject = Subject(work, "cifar10-paper")
+    subject = Subject(work, "cifar10-paper", fewer=True)
     chosen = (2.0, None) if work.size == "toy" else CONSERVATISM
     proven = subject.proven(PAPER_DEGREE)
     correct = proven.predicted == subject.labels
