@@ -120,7 +120,7 @@ def mlp(dim: int, classes: int, scale: float, width: int, degree: int, start: St
 
 def polynomial(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
     """A Bernstein polynomial whose coefficients are trained, and start as those of the affine head."""
-    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree)
+    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree, points=0)
     return SmoothedHead(nn.Parameter(straight.coefficients))
 
 
