@@ -330,4 +330,4 @@ def test_a_model_that_smoothing_ruins_is_reported(degree: int, ruined: bool) -> 
     assert bool(said) == (model.agreement_ < 0.75) == ruined
     if ruined:
         assert "the same class as SVC on 40.4 % of the 89 rows; the polynomial gives all of them one class" in said[0]
-        assert (model.certify(x[1::20], threads=1).radius == math.inf).all()
+        assert len(set(model.predict(x[::2]))) == 1

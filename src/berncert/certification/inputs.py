@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
 from berncert.polynomial.points import points_of_cube, real_array
 
 LEAST_WEIGHT = 1e-60
@@ -34,17 +33,26 @@ def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dt
         raise ValueError(f"expected images that the {word} takes, got {got}; {ONE_EACH}") from error
 
 
-def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
+class Sized(Protocol):
+    """A head that says how many features it takes and how many classes it has."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+
+
+def checked_features(head: Sized, features: Any) -> Floats:
     """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError.
 
     So is a head with one output: whoever asks about features asks about their classes.
     """
-    if smoothed.classes == 1:
+    if head.classes == 1:
         raise ValueError(
             "expected a head with two classes or more, got one output, which has no class to hold; berncert.bounds "
             "proves the range of its values over a box"
         )
-    return points_of_cube(features, "features", smoothed.dim)
+    return points_of_cube(features, "features", head.dim)
 
 
 def checked_images(images: Any) -> Tensor:

@@ -28,6 +28,16 @@ class Head(nn.Module):
         self.layers = layers
         self.description = dict(description)  # plain JSON
 
+    @property
+    def classes(self) -> int:
+        """The number of classes, K."""
+        return int(self.description["classes"])
+
+    @property
+    def dim(self) -> int:
+        """The number of features, d."""
+        return int(self.description["dim"])
+
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)  # type: ignore[no-any-return]
 
