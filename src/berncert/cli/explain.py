@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         _show(explained, picture)
         if isinstance(model.head, SmoothedHead) and model.head.fidelity:
-            output.console().print(f"smoothed again: {model.head.fidelity}")
+            output.console().print(f"fidelity to the base head: {model.head.fidelity}")
 
 
 def _show(explained: Explanation, picture: Path | None) -> None:

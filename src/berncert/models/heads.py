@@ -169,12 +169,13 @@ def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: i
     return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
 
 
-def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
+def smoothed(head: Head, *, differentiable: bool = False, points: Any = None) -> SmoothedHead:
     """The Bernstein polynomial of the head, of the degree in its description, in float64.
 
-    With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training.
+    With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training. `points`
+    are those of `smooth`.
     """
     if isinstance(head.layers, SmoothedHead):
         return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double().clone())
-    dim, degree = head.description["dim"], head.description["degree"]
-    return smooth(head if differentiable else copy.deepcopy(head).double(), dim, degree, differentiable=differentiable)
+    source = head if differentiable else copy.deepcopy(head).double()
+    return smooth(source, head.dim, head.description["degree"], differentiable=differentiable, points=points)

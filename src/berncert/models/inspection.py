@@ -162,7 +162,7 @@ def _base_gap(checkpoint: Checkpoint) -> float | None:
     base, head = checkpoint.base, checkpoint.head
     if not isinstance(head, SmoothedHead) or base is None:
         return None
-    again = smoothed(base)
+    again = smoothed(base, points=0)
     if again.degree != head.degree:
         again = smooth(copy.deepcopy(base).double(), head.dim, head.degree, points=0)
     return float((again.coefficients - head.coefficients.double()).abs().max())
