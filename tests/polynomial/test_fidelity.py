@@ -74,12 +74,22 @@ def test_a_head_of_arrays_is_compared_as_one_of_tensors_is() -> None:
     assert arrays == smooth(hump, 1, 12).fidelity
 
 
-def test_very_many_coefficients_are_compared_at_fewer_points() -> None:
-    head = Counted(lambda x: torch.cat([x, 1 - x], dim=1))
-    fidelity = smooth(head, 4, 15, points=None).fidelity  # 8 * 16^4 coefficients
+@pytest.mark.parametrize(("degree", "points"), [(3, 1000), (15, 2 * 10**7 // (6 * 16**3)), (39, 100)])
+def test_very_many_coefficients_are_compared_at_fewer_points(degree: int, points: int) -> None:
+    head = Counted()  # six classes of three features
+    fidelity = smooth(head, 3, degree).fidelity
     assert fidelity is not None
-    assert fidelity.points == 10**8 // (8 * 16**4)
-    assert head.points == 16**4 + fidelity.points
+    assert fidelity.points == points
+    assert head.points == (degree + 1) ** 3 + points
+
+
+def test_a_head_that_writes_into_its_points_is_compared_where_it_was_evaluated() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return torch.cat([x.mul_(2), 2 - x], dim=1)
+
+    fidelity = smooth(doubled, 1, 3).fidelity
+    assert fidelity is not None
+    assert fidelity.largest_difference < 1e-12
 
 
 def test_a_constant_polynomial_of_a_head_that_is_not_is_reported() -> None:

@@ -21,8 +21,8 @@ RUINED = 0.75
 """The share below which smoothing is taken to have ruined the head."""
 DRAWN, LEAST_DRAWN = 1000, 100
 """Points of the cube at which they are compared: fewer where there are many coefficients, but no fewer than that."""
-MOST_PRODUCTS = 10**8
-"""Of points and coefficients: some tens of milliseconds."""
+MOST_PRODUCTS = 2 * 10**7
+"""Of drawn points and coefficients: some milliseconds."""
 
 
 class SmoothingWarning(UserWarning):
@@ -82,7 +82,10 @@ class Comparison:
     """A head's outputs at some points, to be compared with those of polynomials."""
 
     def __init__(self, sampler: Sampler, chosen: Chosen) -> None:
-        self.points, self.drawn = sampler.placed(chosen.points).double(), chosen.drawn
+        self.points, self.drawn = (
+            sampler.placed(chosen.points).double().clone(),
+            chosen.drawn,
+        )  # heads may change theirs
         self.outputs = sampler.outputs(chosen.points)
 
     @torch.no_grad()
