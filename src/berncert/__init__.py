@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from berncert.extractor import register_bound as register_bound
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
+    from berncert.polynomial import Fidelity as Fidelity
     from berncert.polynomial import SmoothedHead as SmoothedHead
+    from berncert.polynomial import SmoothingWarning as SmoothingWarning
+    from berncert.polynomial import choose_degree as choose_degree
     from berncert.polynomial import smooth as smooth
     from berncert.training.certified_loss import certified_loss as certified_loss
     from berncert.training.loop import train as train
@@ -54,7 +57,7 @@ _HOMES = {
     ),
     "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
-    "polynomial": ("SmoothedHead", "smooth"),
+    "polynomial": ("Fidelity", "SmoothedHead", "SmoothingWarning", "choose_degree", "smooth"),
     "training.certified_loss": ("certified_loss",),
     "training.loop": ("train",),
 }  # fmt: skip

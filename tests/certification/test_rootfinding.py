@@ -312,3 +312,17 @@ def test_of_images_it_is_that_of_their_features_over_the_proven_bound(norm):
     value = berncert.lipschitz_table(model.extractor, (1, 2, 2), norm).value
     proven = value.gains.factor(norm, found.feature_norm[0])
     assert set(found.lipschitz_bound) == {proven}
+
+
+@pytest.mark.parametrize("jacobian", ["2-point", "exact"])
+def test_of_a_head_that_is_not_smoothed_it_is_that_of_the_polynomial_it_equals(jacobian):
+    head = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(2, 3))
+    plain = berncert.Classifier(torch.nn.Identity(), head)
+    plain.extractor.eval()
+    images = torch.rand(5, 2, dtype=torch.float64) * 0.5 + 0.25
+    found = estimate(plain, images, solver="regularised", jacobian=jacobian)
+    expected = estimate(plain.smooth(1), images, solver="regularised", jacobian=jacobian)
+    np.testing.assert_array_equal(found.predicted, expected.predicted)
+    np.testing.assert_allclose(found.distance_estimate, expected.distance_estimate, rtol=1e-5)
+    assert head.training
+    assert head[1].weight.dtype == torch.float32

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from berncert import Classifier, SmoothingWarning, build, save
 from berncert.cli import main
 from berncert.foundation.rounding import floor_digits
 from berncert.models.checkpoint import open_checkpoint
+from berncert.models.heads import build_head
 from berncert.runs.records import read
 
 
@@ -183,3 +186,28 @@ def test_held_out_images_are_certified_as_such(tmp_path: Path, capsys: pytest.Ca
     record = read(tmp_path / "run").about["data"]
     assert (record["split"], record["images"]) == ("holdout", 100)
     assert "seen_in_training" not in record
+
+
+def test_a_model_that_smoothing_made_constant_is_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    base = build_head("mlp", 2, 10, degree=1)
+    with torch.no_grad():  # class 0 and a valley of class 1 between the corners of the cube
+        base.layers[0].weight.zero_()[0, 0] = base.layers[0].weight[1, 0] = 40
+        base.layers[0].bias.zero_()[:2] = torch.tensor([-2.0, -38.0])
+        base.layers[2].weight.zero_()[0, :2] = torch.tensor([-1.0, 1.0])
+        base.layers[2].bias.fill_(-5.0)[:2] = torch.tensor([1.5, 0.5])
+    model = Classifier(build("mlp", (1, 8, 8), dim=2, depth=2, width=8), base).eval()
+    with pytest.warns(SmoothingWarning, match="gives all of them one class"):
+        save(model.smooth(1), "ruined.safetensors", base=base)
+    assert main(["certify", "ruined.safetensors", "--data", "digits", "--limit", "4"]) == 0
+    output = capsys.readouterr().out
+    assert (
+        "note: ruined-digits-exact-l2-limit4: every radius is inf because the smoothed classifier is constant" in output
+    )
+    assert "4 WHOLE_CUBE" in output
+    assert main(["inspect", "ruined.safetensors", "--json"]) == 0
+    fidelity = json.loads(capsys.readouterr().out)["base"]["fidelity"]
+    assert fidelity["constant"]
+    assert fidelity["agreement"] < 0.2
+    assert main(["explain", "ruined.safetensors", "--data", "digits", "--index", "1", "--no-picture"]) == 0
+    assert "WHOLE_CUBE: the classifier is constant" in capsys.readouterr().out

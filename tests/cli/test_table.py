@@ -101,7 +101,7 @@ def test_wide_tables_are_projected(tmp_path: Path) -> None:
         (["--target", "aproved"], "did you mean approved"),
         (["--target", "income"], "different values; for a number"),
         (["--target", "approved", "--fixed", "agee"], "got 'agee'; did you mean age"),
-        (["--target", "approved", "--degree", "high"], "expected a degree as a whole number"),
+        (["--target", "approved", "--degree", "high"], "expected --degree to be a whole number >= 1, or auto"),
         (["--target", "approved", "--model", "oracle"], "model out of random_forest"),
     ],
 )

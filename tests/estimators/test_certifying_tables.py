@@ -50,6 +50,7 @@ def assert_holds(model: BernsteinClassifier, x: np.ndarray, c: Any, norm: float,
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:smoothing to degree 4 has changed")  # which changes no proof
 def test_no_row_within_the_radius_changes_its_label(name: str) -> None:
     rng = np.random.default_rng(1)
     x, y = load_iris(return_X_y=True)

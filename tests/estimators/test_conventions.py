@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
@@ -24,10 +24,11 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tables import loans
 
-from berncert import Status
+from berncert import SmoothingWarning, Status
 from berncert.estimators import BernsteinClassifier, BernsteinRegressor, load
 from berncert.estimators.columns import side
 
+pytestmark = pytest.mark.filterwarnings("ignore:smoothing to degree")  # of models of noise, or to a degree too low
 X, Y = load_iris(return_X_y=True)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
 
@@ -317,3 +318,16 @@ def test_limits_in_another_order_of_rows_are_refused_and_labels_of_rows_are_no_c
             model.bounds(few, 0.1, lower=lower, threads=1)
     with pytest.raises(ValueError, match="expected the names of columns in lower"):
         model.certify(few, lower=few["a"] - 0.01, threads=1)
+
+
+@pytest.mark.parametrize(("degree", "ruined"), [(2, True), (8, False)])
+def test_a_model_that_smoothing_ruins_is_reported(degree: int, ruined: bool) -> None:
+    x, y = load_wine(return_X_y=True)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", SmoothingWarning)
+        model = BernsteinClassifier(SVC(), degree=degree).fit(x[::2], y[::2])
+    said = [str(warning.message) for warning in found if warning.category is SmoothingWarning]
+    assert bool(said) == (model.agreement_ < 0.75) == ruined
+    if ruined:
+        assert "the same class as SVC on 40.4 % of the 89 rows; the polynomial gives all of them one class" in said[0]
+        assert len(set(model.predict(x[::2]))) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -29,12 +29,15 @@ class Classifier(nn.Module):
         certified = isinstance(self.extractor, FrozenNetwork) and isinstance(self.head, SmoothedHead)
         return cast(Tensor, self.head(features.double() if certified else features))
 
-    def smooth(self, degree: int | Sequence[int], *, dim: int | None = None) -> Classifier:
-        """The same extractor, its head smoothed in float64; `dim` is the number of features, where nothing says it."""
+    def smooth(self, degree: int | Sequence[int], *, dim: int | None = None, points: Any = None) -> Classifier:
+        """The same extractor, its head smoothed in float64; `dim` is the number of features, where nothing says it.
+
+        `head.fidelity` of the result says how far both heads agree, at `points` of the features: see `berncert.smooth`.
+        """
         if isinstance(self.head, SmoothedHead):
             raise TypeError("expected a head that is not smoothed yet, got a SmoothedHead; smooth the original model")
         head = copy.deepcopy(self.head).double()
-        return Classifier(self.extractor, smooth(head, dim or _features_of(self), degree))
+        return Classifier(self.extractor, smooth(head, dim or _features_of(self), degree, points=points))
 
     def lipschitz_table(
         self, input_shape: Sequence[int], norm: float = 2, *, progress: bool | None = None

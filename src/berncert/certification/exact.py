@@ -155,6 +155,7 @@ class ImageProver(PreparedModel):
         if self.method.radius is not None:
             needed = (self.method.radius * (bound + growth) + 2 * error) * UP
             target = np.where(np.isfinite(needed), needed, 0.0)  # what is infinite proves nothing
+        assert isinstance(self.head, SmoothedHead)
         inner = certify_features(
             self.head, features, self.method, norm=q, target=target, threads=self.threads, progress=self.progress
         )

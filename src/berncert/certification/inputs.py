@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial.points import points_of_cube, real_array
 
 LEAST_WEIGHT = 1e-60
 ONE_EACH = "one entry of the first axis for each image; a single image is image[None]"
@@ -33,29 +33,26 @@ def tried_on(module: nn.Module, word: str, shape: Sequence[int], dtype: torch.dt
         raise ValueError(f"expected images that the {word} takes, got {got}; {ONE_EACH}") from error
 
 
-def checked_features(smoothed: SmoothedHead, features: Any) -> Floats:
+class Sized(Protocol):
+    """A head that says how many features it takes and how many classes it has."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+
+
+def checked_features(head: Sized, features: Any) -> Floats:
     """The features as float64 numbers, (N, d), every one of them in [0, 1]; anything else is a ValueError.
 
     So is a head with one output: whoever asks about features asks about their classes.
     """
-    if smoothed.classes == 1:
+    if head.classes == 1:
         raise ValueError(
             "expected a head with two classes or more, got one output, which has no class to hold; berncert.bounds "
             "proves the range of its values over a box"
         )
-    x = _real(features, "features").astype(np.float64, copy=False)
-    if x.ndim != 2 or x.shape[1] != smoothed.dim:
-        hint = "write features[None] for a single sample" if x.shape == (smoothed.dim,) else "one row for each sample"
-        raise ValueError(f"expected features of shape (N, {smoothed.dim}), got {x.shape}; {hint}")
-    outside = ~((x >= 0) & (x <= 1))  # NaN is in no interval
-    if outside.any():
-        row, axis = (int(i) for i in np.argwhere(outside)[0])
-        raise ValueError(
-            f"expected every feature in [0, 1], got {x[row, axis]!s} in row {row}, axis {axis} "
-            f"({outside.any(axis=1).sum()} of {len(x)} rows are affected); scale or clip the features, as the head is "
-            "smoothed on the unit cube only (an extractor may end in berncert.extractor.UnitCube)"
-        )
-    return x
+    return points_of_cube(features, "features", head.dim)
 
 
 def checked_images(images: Any) -> Tensor:
@@ -63,7 +60,7 @@ def checked_images(images: Any) -> Tensor:
 
     Whole numbers are refused: bytes are most often meant as [0, 1], and nothing says so.
     """
-    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(_real(images, "images"))
+    x = images.detach() if isinstance(images, Tensor) else torch.as_tensor(real_array(images, "images"))
     if not x.is_floating_point() or x.is_sparse or x.ndim < 2:
         raise ValueError(
             f"expected floating images of shape (N, ...), got {x.dtype} of shape {tuple(x.shape)}; write "
@@ -74,23 +71,9 @@ def checked_images(images: Any) -> Tensor:
     return x
 
 
-def _real(features: Any, name: str) -> npt.NDArray[Any]:
-    """Any real tensor, array or nested list as an array."""
-    if isinstance(features, Tensor) and (features.is_complex() or features.is_sparse):
-        kind, cure = ("complex", "real") if features.is_complex() else ("sparse", "to_dense()")
-        raise ValueError(f"expected {name} that are real numbers, got a {kind} tensor; pass its .{cure}")
-    try:
-        x = features.detach().cpu().double().numpy() if isinstance(features, Tensor) else np.asarray(features)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"expected {name} as rows of equal length, got {error}") from error
-    if x.dtype.kind not in "biuf":
-        raise ValueError(f"expected {name} that are real numbers, got dtype {x.dtype}; convert them to float64 first")
-    return x
-
-
 def checked_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
     """One weight for each axis, (d,) or (N, d), as (N, d); finite and above 0."""
-    w = _spread(_real(weights, "weights"), "weights", shape)
+    w = _spread(real_array(weights, "weights"), "weights", shape)
     if not ((w >= LEAST_WEIGHT) & (w <= 1 / LEAST_WEIGHT)).all():
         raise ValueError(
             f"expected weights between {LEAST_WEIGHT:g} and {1 / LEAST_WEIGHT:g}, got {w.min()} to {w.max()}; an axis "
@@ -101,8 +84,8 @@ def checked_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
 
 def checked_box(lower: Any, upper: Any, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     """The part of each row's box inside the cube, (N, d) each; None stands for the cube's own side."""
-    low = np.zeros(shape) if lower is None else _spread(_real(lower, "lower"), "lower", shape)
-    high = np.ones(shape) if upper is None else _spread(_real(upper, "upper"), "upper", shape)
+    low = np.zeros(shape) if lower is None else _spread(real_array(lower, "lower"), "lower", shape)
+    high = np.ones(shape) if upper is None else _spread(real_array(upper, "upper"), "upper", shape)
     if not (low <= high).all():  # NaN is in no order
         row, axis = (int(i) for i in np.argwhere(~(low <= high))[0])
         got = f"{low[row, axis]} and {high[row, axis]} in row {row}, axis {axis}"
@@ -118,7 +101,7 @@ def checked_box(lower: Any, upper: Any, shape: tuple[int, ...]) -> tuple[Floats,
 
 def checked_points(given: Any, name: str, dim: int) -> Floats:
     """Numbers for each axis, (d,) or (N, d) or one for all, as (N, d) or (1, d) in float64."""
-    x = _real(given, name).astype(np.float64, copy=False)
+    x = real_array(given, name).astype(np.float64, copy=False)
     if x.ndim == 0:
         x = np.full(dim, float(x))
     if x.ndim not in (1, 2) or x.shape[-1] != dim:

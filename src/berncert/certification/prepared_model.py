@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import ONE_EACH, placement
@@ -25,7 +25,10 @@ UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 
 
 class PreparedModel:
-    """A smoothed classifier whose bound is proven once, so that batches of images cost only themselves."""
+    """A classifier whose bound is proven once, so that batches of images cost only themselves.
+
+    A proof needs a smoothed head; `any_head` takes others too.
+    """
 
     def __init__(
         self,
@@ -36,14 +39,16 @@ class PreparedModel:
         dtype: torch.dtype = torch.float64,
         batch_size: int = 256,
         progress: bool | None = None,
+        any_head: bool = False,
     ) -> None:
-        if not isinstance(model, Classifier) or not isinstance(model.head, SmoothedHead):
+        if not isinstance(model, Classifier) or not (any_head or isinstance(model.head, SmoothedHead)):
             head = f" with a {type(model.head).__name__}" if isinstance(model, Classifier) else ""
             raise TypeError(
                 f"expected a SmoothedHead, or a Classifier with one, got {type(model).__name__}{head}; make one with "
                 "berncert.smooth(head, dim, degree) or classifier.smooth(degree)"
             )
-        self.head, self.norm, self.dtype = model.head, norm, dtype
+        self.norm, self.dtype = norm, dtype
+        self.head: nn.Module = model.head
         self.shape, self.progress = tuple(input_shape), progress
         self.batch_size = checked_count("batch_size", batch_size)
         self.device = placement(model).device
@@ -66,7 +71,7 @@ class PreparedModel:
 
     def routes(self) -> list[float]:
         """The feature norms by which radii are proven."""
-        return routes(self.value, self.norm, self.head.dim)
+        return routes(self.value, self.norm, self.extractor.dim)
 
 
 def frozen_for(model: Classifier, shape: Sequence[int]) -> FrozenNetwork:

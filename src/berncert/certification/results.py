@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from berncert.certification.status import constant_class
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 ABSTAIN = -1
@@ -100,6 +101,9 @@ class ProvenRows(Rows):
 
     def _summary(self) -> str:
         ends = ", ".join(f"{count} {status.name}" for status, count in Counter(self.status).most_common())
+        constant = constant_class(self.predicted.tolist(), self.radius.tolist())
+        if constant is not None:
+            return f"{len(self)} rows: every radius is inf, as the classifier is constant, class {constant}; {ends}"
         return f"{len(self)} rows: radius {_quantiles(self.radius)}; {ends}"
 
 

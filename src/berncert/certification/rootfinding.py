@@ -5,17 +5,20 @@ The names of the paper: boundary_residuals is Phi, boundary_point is sol, slack 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, cast, overload
 
 import numpy as np
 import torch
 from scipy.optimize import least_squares
 from scipy.special import expit, softmax
+from torch import Tensor, nn
+from torch.autograd import functional
 
 from berncert.certification.classifier import Classifier
-from berncert.certification.inputs import checked_features, checked_images
+from berncert.certification.inputs import checked_features, checked_images, tried_on
 from berncert.certification.methods import Batch, Estimate
 from berncert.certification.prepared_model import PreparedModel
 from berncert.certification.results import Estimates, ImageEstimates
@@ -52,11 +55,30 @@ def boundary_jacobian(ranked_logits: Floats, ranked_gradient: Floats) -> Floats:
     return jacobian
 
 
+class PlainHead:
+    """A head that is not smoothed, in float64, with what the equations need of it."""
+
+    def __init__(self, head: nn.Module, dim: int) -> None:
+        self.head = copy.deepcopy(head).to("cpu", torch.float64).eval().requires_grad_(False)
+        self.dim = dim
+        logits = tried_on(self.head, "head", (dim,), torch.float64, torch.device("cpu"))
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
+            raise ValueError(f"expected (N, K) logits from the head, got {getattr(logits, 'shape', type(logits))}")
+        self.classes = int(logits.shape[1])
+
+    def __call__(self, features: Tensor) -> Tensor:
+        return cast(Tensor, self.head(features))
+
+    def gradient(self, features: Tensor) -> Tensor:
+        """The derivative of every logit by every feature, (N, K, d)."""
+        return torch.stack([functional.jacobian(lambda x: self(x[None])[0], row) for row in features])  # type: ignore[no-untyped-call]
+
+
 class BoundarySystem:
     """Phi as a function of the features, with ranks and slack fixed at x0; counts its evaluations."""
 
-    def __init__(self, smoothed: SmoothedHead, start: Floats, conservatism: float | None) -> None:
-        self.smoothed = smoothed
+    def __init__(self, head: SmoothedHead | PlainHead, start: Floats, conservatism: float | None) -> None:
+        self.head = head
         self.start = start
         logits = self._logits(start)
         self.ranks: Ints = np.argsort(-logits, kind="stable")  # of equal logits the first class wins, as in argmax
@@ -66,11 +88,11 @@ class BoundarySystem:
 
     def residuals(self, x: Floats) -> Floats:
         self.evaluations += 1
-        return boundary_residuals(self._logits(x)[self.ranks], self.slack, self.smoothed.dim)
+        return boundary_residuals(self._logits(x)[self.ranks], self.slack, self.head.dim)
 
     def jacobian(self, x: Floats) -> Floats:
         self.evaluations += 1
-        gradient: Floats = self.smoothed.gradient(torch.tensor(x[None]))[0].detach().numpy()
+        gradient: Floats = self.head.gradient(torch.tensor(x[None]))[0].detach().numpy()
         return boundary_jacobian(self._logits(x)[self.ranks], gradient[self.ranks])
 
     def boundary_part(self, residuals: Floats) -> Floats:
@@ -78,7 +100,7 @@ class BoundarySystem:
         return residuals
 
     def _logits(self, x: Floats) -> Floats:
-        logits: Floats = self.smoothed(torch.tensor(x[None]))[0].detach().numpy()
+        logits: Floats = self.head(torch.tensor(x[None]))[0].detach().numpy()
         return logits
 
 
@@ -135,7 +157,8 @@ def estimate(
 
     It is an estimate, not a radius: points of another class may be closer than it says. Of a `SmoothedHead`, inputs are
     features of the cube; of a `Classifier`, images, and the distance is divided by the proven bound of the extractor
-    (the paper takes that bound to be 1, which Miyato's normalisation does not make it).
+    (the paper takes that bound to be 1, which Miyato's normalisation does not make it). The head of a `Classifier` need
+    not be smoothed: the solver takes any head that is defined, and differentiable, on all of R^d.
 
     - At best the solver stops at *a* point of the boundary, not at the closest: its distance is then an upper bound of
       the true one. Only `regularised` takes the distance into account, and it trades it against the margin, so that
@@ -165,10 +188,10 @@ def estimate(
 
 
 def estimate_features(
-    smoothed: SmoothedHead, features: Any, method: Estimate, progress: bool | None = None
+    head: SmoothedHead | PlainHead, features: Any, method: Estimate, progress: bool | None = None
 ) -> Estimates:
     """The estimates of features of the cube."""
-    head = _in_float64(smoothed)
+    head = _in_float64(head)
     start = checked_features(head, features)
     with torch.no_grad():
         found = [_solve(head, start[i], method) for i in _shown(len(start), progress)]
@@ -198,13 +221,15 @@ class ImageEstimator(PreparedModel):
         batch_size: int = 256,
         progress: bool | None = None,
     ) -> None:
-        super().__init__(model, input_shape, norm=method.norm, batch_size=batch_size, progress=progress)
+        super().__init__(model, input_shape, norm=method.norm, batch_size=batch_size, progress=progress, any_head=True)
         self.method = method
+        head, dim = model.head, self.extractor.dim
+        self.searched = head if isinstance(head, SmoothedHead) else PlainHead(head, dim)
 
     def __call__(self, batch: Batch) -> ImageEstimates:
         """The estimate of each image; as in `certify`, by the norm of the features that gives it most."""
         features, routes = self.features(checked_images(batch.images)), self.routes()
-        found = estimate_features(self.head, features, self.method, self.progress)
+        found = estimate_features(self.searched, features, self.method, self.progress)
         # the norm has no part in finding the points
         lengths = np.array([_lengths(features - found.boundary_point, q) for q in routes])
         bounds = np.array([self.bound(q) for q in routes])
@@ -228,10 +253,10 @@ class _Found(NamedTuple):
     evaluations: int
 
 
-def _solve(smoothed: SmoothedHead, start: Floats, method: Estimate) -> _Found:
+def _solve(head: SmoothedHead | PlainHead, start: Floats, method: Estimate) -> _Found:
     """Minimise the solver's sum of squares from x0 over all of R^d."""
     choice = SOLVERS[method.solver]
-    system = choice.system(smoothed, start, method.conservatism)
+    system = choice.system(head, start, method.conservatism)
     with np.errstate(over="ignore", invalid="ignore"):  # a step far out of the cube may overflow; solvers reject it
         result = least_squares(
             system.residuals,
@@ -255,12 +280,14 @@ def _lengths(differences: Floats, norm: float) -> Floats:
     return lengths
 
 
-def _in_float64(smoothed: SmoothedHead) -> SmoothedHead:
-    """The same head with float64 coefficients on the CPU: finite differences of float32 values would be noise."""
-    if not isinstance(smoothed, SmoothedHead):
-        got = type(smoothed).__name__
+def _in_float64(head: SmoothedHead | PlainHead) -> SmoothedHead | PlainHead:
+    """The same head in float64 on the CPU: finite differences of float32 values would be noise."""
+    if isinstance(head, PlainHead):
+        return head
+    if not isinstance(head, SmoothedHead):
+        got = type(head).__name__
         raise TypeError(f"expected a SmoothedHead, or a Classifier with one, got {got}; make one with berncert.smooth")
-    return SmoothedHead(smoothed.coefficients.detach().to("cpu", torch.float64))
+    return SmoothedHead(head.coefficients.detach().to("cpu", torch.float64))
 
 
 def _shown(total: int, progress: bool | None) -> Iterator[int]:

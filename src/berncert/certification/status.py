@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
 
 class Status(StrEnum):
     """How a certificate came to its end; each value says what that means."""
 
     PROVEN = "the radius is within the tolerance of the largest possible"
-    WHOLE_CUBE = "the class holds in the whole cube, or in the box that was asked about"
+    WHOLE_CUBE = "the classifier is constant: the class holds in the whole cube, or in the box that was asked about"
     TIE = "the two best classes cannot be distinguished in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
     TIME = "time spent; the radius is valid but may not be the largest"
@@ -23,6 +26,12 @@ class Status(StrEnum):
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"
     UNKNOWN = "asked at one radius: neither a proof nor a counterexample"
+
+
+def constant_class(predicted: Iterable[Any], radius: Iterable[float]) -> Any:
+    """The class that all rows have, if all radii are infinite: the classifier is constant where it was certified."""
+    classes = set(predicted)
+    return classes.pop() if len(classes) == 1 and all(r == math.inf for r in radius) else None
 
 
 class Claim(StrEnum):

@@ -6,6 +6,9 @@ import argparse
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import NoReturn
 
@@ -80,7 +83,8 @@ def main(words: list[str] | None = None) -> int:
         arguments, unknown = parser.parse_known_args(words)
         if unknown:
             commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-        import_module(f"berncert.cli.{arguments.command}").run(arguments)
+        with _short_warnings():
+            import_module(f"berncert.cli.{arguments.command}").run(arguments)
     except (ValueError, FileNotFoundError) as error:  # a wrong name, setting or file
         return fail(_sentence(error), 2)
     except BrokenPipeError:  # who reads has seen enough
@@ -91,6 +95,17 @@ def main(words: list[str] | None = None) -> int:
         hint = "; the same command resumes from where this one was" if asked in RESUMABLE else ""
         return fail(f"stopped{hint}", 1)
     return 0
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Warnings as one line, without the place in the code."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, *place, **more: f"berncert: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _sentence(error: Exception) -> str:

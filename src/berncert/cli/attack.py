@@ -11,6 +11,7 @@ examples:
   berncert attack digits
   berncert attack mnist --radii 0.3,1,1.58 --limit 1000 --restarts 5
   berncert attack runs/cifar10 --method fgsm --norm inf --radii 2/255,8/255 --skip 20
+  berncert attack digits --degree base                          the head before smoothing, for comparison
 
 The run is a folder with run.json and attacks.tsv: for each image the least of the radii at which it fell, 0 if it was
 wrong as it is, inf if it stood. The network is attacked as it is proven: in float64. Put beside a proof with

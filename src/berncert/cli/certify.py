@@ -21,6 +21,7 @@ examples:
   berncert certify mnist --radius 0.3                           decide at one radius: faster
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
+  berncert certify digits --degree base --method randomized     the head before smoothing, for comparison
   berncert certify runs/mine --data photos --split all          a folder that the model was not trained on, all of it
 
 The run is a folder with run.json (all that decides the result) and certificates.tsv (a line for each image, beginning

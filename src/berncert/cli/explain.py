@@ -53,15 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Explain the image, print the explanation, draw the picture."""
     from berncert.models.checkpoint import open_checkpoint
+    from berncert.polynomial import SmoothedHead
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
-    from berncert.runs.execute import with_data
+    from berncert.runs.execute import check_provable, chosen_classifier, with_data
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
     settings, method = settings_of(RunSettings, arguments), settings_of(Exact, arguments)
     picture = None if arguments.out is None else file_path(arguments.out, PICTURES)
     checkpoint = open_checkpoint(arguments.model)
-    model = checkpoint.smoothed(settings.degree)
+    check_provable(method, settings)
+    model = chosen_classifier(checkpoint, settings)
     settings = with_data(checkpoint, settings)
     sample = read_sample(settings, arguments.index, data_dir=arguments.data_dir)
     if not arguments.no_picture:
@@ -76,6 +78,8 @@ def run(arguments: argparse.Namespace) -> None:
         output.print_json(explained.as_json() | {"picture": picture and str(picture)})
     else:
         _show(explained, picture)
+        if isinstance(model.head, SmoothedHead) and model.head.fidelity:
+            output.console().print(f"fidelity to the base head: {model.head.fidelity}")
 
 
 def _show(explained: Explanation, picture: Path | None) -> None:

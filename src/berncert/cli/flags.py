@@ -15,7 +15,13 @@ Kind = TypeVar("Kind", bound=Settings)
 LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"
 """What comes before the name of a setting in an error; a name with an underscore is one anywhere."""
 
-METAVARS: dict[Any, str] = {"int": "N", "int | None": "N", "tuple[str, ...]": "COLUMNS"}
+METAVARS: dict[Any, str] = {
+    "int": "N",
+    "int | None": "N",
+    "int | str": "N",
+    "int | str | None": "N",
+    "tuple[str, ...]": "COLUMNS",
+}
 """The type of a setting, as it is written -> what the help calls its value."""
 
 

@@ -93,6 +93,7 @@ def _parts(inspection: Inspection) -> dict[str, str]:
         "head": f"Bernstein polynomial of degree {degrees} on each axis, {head.dim} features -> {head.classes} classes",
         " ": f"{shape} = {head.coefficients.numel():,} coefficients from {least} to {greatest}",
         "base head": _base(inspection),
+        **({"fidelity": f"{inspection.fidelity}"} if inspection.fidelity else {}),
     }
 
 

@@ -87,6 +87,8 @@ def summary(found: Run) -> dict[str, object]:
 
 
 def _print(found: Run, folder: Path, page: Path) -> None:
+    from berncert.reporting.curves import constant_note
+
     table, model, out = found.about["table"], found.about["model"], console()
     out.print(
         f"{found.about['data']['name']}: {len(found)} rows held out; {model['base']} {table['base_accuracy']:.1%} -> "
@@ -98,6 +100,8 @@ def _print(found: Run, folder: Path, page: Path) -> None:
         share = percent(certain, len(found), 1)
         out.print(f"  proven correct within {radius:g} standard deviations ({norm_name(found.norm)}): {share} %")
     _print_example(found)
+    if note := constant_note(found):
+        out.print(f"note: {note}", style="bold")
     out.print(f"written: {folder}; open {page} in a browser")
 
 

@@ -185,7 +185,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             return torch.from_numpy(np.array(self._base_outputs(estimator, rows), dtype=np.float64))
 
         try:
-            return smooth(head, reduction.dim, degree, batch_size=GRID_BATCH)
+            return smooth(head, reduction.dim, degree, points=0, batch_size=GRID_BATCH)  # compared on rows, later
         except MemoryError as error:
             raise MemoryError(
                 f"{error}; the number of axes is set by dim=, here {self.dim}: pass e.g. dim=5"

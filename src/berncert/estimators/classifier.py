@@ -23,7 +23,9 @@ from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
 from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Floats
+from berncert.foundation.rounding import floor_places
 from berncert.polynomial import SmoothedHead
+from berncert.polynomial.fidelity import warn_if_ruined
 
 TOLERANCE = Exact.tolerance
 
@@ -51,7 +53,21 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         if len(classes) < 2:
             raise ValueError(f"expected rows of at least two classes, got one class only: {classes.tolist()}")
         self.classes_ = classes
-        return self._fit(X, x, y, sample_weight)
+        self._fit(X, x, y, sample_weight)
+        self._warn_if_ruined(x)
+        return self
+
+    def _warn_if_ruined(self, x: Floats) -> None:
+        classes = self._outputs(x).argmax(axis=1)
+        share, base = floor_places(100 * self.agreement_, 1), type(self.estimator_).__name__
+        warn_if_ruined(
+            self.degree_,
+            agreement=self.agreement_,
+            constant=bool((classes == classes[0]).all()),
+            measured=f"the same class as {base} on {share} % of the {len(x)} rows",
+            advice="raise the degree (degree='auto' chooses one), or lower dim",
+            stacklevel=4,
+        )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
         """The label with the greatest polynomial."""

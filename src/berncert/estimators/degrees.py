@@ -10,16 +10,15 @@ import numpy.typing as npt
 from sklearn.model_selection import ShuffleSplit
 
 from berncert.foundation.arrays import Floats, Ints
+from berncert.polynomial.degrees import highest_degree, tried_until
+from berncert.polynomial.fidelity import AGREED
 
 CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-LARGEST_GRID = 70_000
-"""Points at which a base model is asked, at most, when a degree is chosen: about a second for a forest."""
-AGREED = 0.99
 
 
 def candidates(dim: int) -> list[int]:
     """The degrees whose grid is not too large, the least one always."""
-    return [n for n in CANDIDATES if (n + 1) ** dim <= LARGEST_GRID] or [1]
+    return [n for n in CANDIDATES if n <= highest_degree(dim)]
 
 
 def held_out(count: int, labels: npt.NDArray[Any] | None, weight: Floats) -> tuple[Ints, Ints]:
@@ -47,10 +46,8 @@ def choose(dim: int, tried: Callable[[int], tuple[float, float]]) -> int:
     If none does, the one with the greatest mean of both: few rows are held out, so the score alone is noisy. Among
     equal ones the lower degree.
     """
-    best = (-float("inf"), 0)
-    for degree in candidates(dim):
-        agreement, score = tried(degree)
-        if agreement >= AGREED:
-            return degree
-        best = max(best, (0.5 * (score + agreement), -degree))
-    return -best[1]
+    trials = tried_until(candidates(dim), tried, lambda trial: trial[0] >= AGREED)
+    last = max(trials)
+    if trials[last][0] >= AGREED:
+        return last
+    return max(trials, key=lambda degree: (0.5 * sum(trials[degree]), -degree))

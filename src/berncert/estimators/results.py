@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berncert.certification.results import Rows
+from berncert.certification.status import constant_class
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 
@@ -52,6 +53,8 @@ class TableCertificates(Rows):
         if np.ndim(self.radius) == 0:
             return f"TableCertificates({', '.join(f'{n}={getattr(self, n)!r}' for n in self.__dataclass_fields__)})"
         ends = ", ".join(f"{number} {status.name}" for status, number in Counter(self.status).most_common())
+        if (label := constant_class(self.predicted.tolist(), self.radius.tolist())) is not None:
+            ends = f"every radius is inf, as the classifier is constant, {label!r}; {ends}"
         return f"TableCertificates({len(self)} rows: {ends}; each with {', '.join(self.__dataclass_fields__)})"
 
     def certified_accuracy(self, labels: Any, radii: Any) -> Any:

@@ -42,6 +42,20 @@ def setting(
     return field(default=default, metadata=limits | {"endless": endless, "check": check})
 
 
+def count_or(word: str, name: str) -> Callable[[Any], int | str]:
+    """The check of a setting of this name that is a whole number >= 1, as a number or as text, or this word."""
+
+    def check(value: Any) -> int | str:
+        if isinstance(value, str) and value == word:
+            return word
+        count = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= int(count) <= LARGEST:
+            raise ValueError(f"expected {name} to be a whole number >= 1, or {word}, got {value!r}")
+        return int(count)
+
+    return check
+
+
 class Settings:
     """Settings that check themselves."""
 

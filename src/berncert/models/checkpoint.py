@@ -60,13 +60,21 @@ class Checkpoint:
             return part.eval()
         return Classifier(self.extractor, head).eval()
 
-    def smoothed(self, degree: int | None = None) -> Classifier:
-        """The classifier with its smoothed head; with a degree, with the base head smoothed again to that degree."""
-        model = self.model(base=degree is not None and isinstance(self.head, SmoothedHead))
+    def with_base_head(self) -> Classifier:
+        """The classifier with its head as it was before smoothing."""
+        return self._classifier(base=isinstance(self.head, SmoothedHead))
+
+    def _classifier(self, *, base: bool) -> Classifier:
+        model = self.model(base=base)
         if not isinstance(model, Classifier):
             raise ValueError(f"expected a classifier, got {self.path}, which holds only a {type(model).__name__}")
+        return model
+
+    def smoothed(self, degree: int | None = None) -> Classifier:
+        """The classifier with its smoothed head; with a degree, with the base head smoothed again to that degree."""
         if degree is not None:
-            return model.smooth(degree)
+            return self.with_base_head().smooth(degree)
+        model = self._classifier(base=False)
         if not isinstance(model.head, SmoothedHead):
             raise ValueError(f"expected a model with a smoothed head, got {self.path}, whose head is not; pass degree")
         return model

@@ -28,6 +28,16 @@ class Head(nn.Module):
         self.layers = layers
         self.description = dict(description)  # plain JSON
 
+    @property
+    def classes(self) -> int:
+        """The number of classes, K."""
+        return int(self.description["classes"])
+
+    @property
+    def dim(self) -> int:
+        """The number of features, d."""
+        return int(self.description["dim"])
+
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)  # type: ignore[no-any-return]
 
@@ -120,7 +130,7 @@ def mlp(dim: int, classes: int, scale: float, width: int, degree: int, start: St
 
 def polynomial(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
     """A Bernstein polynomial whose coefficients are trained, and start as those of the affine head."""
-    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree)
+    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree, points=0)
     return SmoothedHead(nn.Parameter(straight.coefficients))
 
 
@@ -159,12 +169,13 @@ def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: i
     return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
 
 
-def smoothed(head: Head, *, differentiable: bool = False) -> SmoothedHead:
+def smoothed(head: Head, *, differentiable: bool = False, points: Any = None) -> SmoothedHead:
     """The Bernstein polynomial of the head, of the degree in its description, in float64.
 
-    With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training.
+    With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training. `points`
+    are those of `smooth`.
     """
     if isinstance(head.layers, SmoothedHead):
         return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double().clone())
-    dim, degree = head.description["dim"], head.description["degree"]
-    return smooth(head if differentiable else copy.deepcopy(head).double(), dim, degree, differentiable=differentiable)
+    source = head if differentiable else copy.deepcopy(head).double()
+    return smooth(source, head.dim, head.description["degree"], differentiable=differentiable, points=points)

@@ -18,7 +18,9 @@ from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arguments import checked_norm
 from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from berncert.models.heads import smoothed
-from berncert.polynomial import SmoothedHead, smooth
+from berncert.polynomial import Fidelity, SmoothedHead, smooth
+from berncert.polynomial.fidelity import Comparison, chosen_points
+from berncert.polynomial.sampling import Sampler
 
 ROUNDED_UP = 1 + 1e-9  # more than the rounding error of the few operations of a bound
 QUOTIENT = 2.0**-48  # relative: more than `certify` subtracts for the rounding of its own division
@@ -47,6 +49,8 @@ class Inspection:
     """The largest difference between a coefficient and that of the base head smoothed again; None without one."""
     seconds: float
     """The time that the proof took."""
+    fidelity: Fidelity | None = None
+    """How far the smoothed head agrees with the base head; None without one."""
 
     @property
     def extractor(self) -> FrozenNetwork:
@@ -117,7 +121,12 @@ class Inspection:
             "file": {"path": str(file.path), "bytes": file.size, "sha256": file.sha256, "format": FORMAT},
             "extractor": described["extractor"],
             "head": self.head_summary,
-            "base": described["base"] and described["base"] | {"largest_difference_of_a_coefficient": self.base_gap},
+            "base": described["base"]
+            and described["base"]
+            | {
+                "largest_difference_of_a_coefficient": self.base_gap,
+                "fidelity": self.fidelity and asdict(self.fidelity),
+            },
             "about": described["about"],
             "lipschitz": {
                 "norm": self.norm,
@@ -138,7 +147,8 @@ def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None
     began = time.perf_counter()
     table = lipschitz_table(checkpoint.extractor, checkpoint.extractor.input_shape, p, progress=progress)
     seconds = time.perf_counter() - began
-    return Inspection(checkpoint, p, table, _routes(checkpoint.head, table.value, p), _base_gap(checkpoint), seconds)
+    used = _routes(checkpoint.head, table.value, p)
+    return Inspection(checkpoint, p, table, used, _base_gap(checkpoint), seconds, _fidelity(checkpoint))
 
 
 def _routes(head: nn.Module | None, value: ValueBound, norm: float) -> tuple[Route, ...]:
@@ -152,7 +162,16 @@ def _base_gap(checkpoint: Checkpoint) -> float | None:
     base, head = checkpoint.base, checkpoint.head
     if not isinstance(head, SmoothedHead) or base is None:
         return None
-    again = smoothed(base)
+    again = smoothed(base, points=0)
     if again.degree != head.degree:
-        again = smooth(copy.deepcopy(base).double(), head.dim, head.degree)
+        again = smooth(copy.deepcopy(base).double(), head.dim, head.degree, points=0)
     return float((again.coefficients - head.coefficients.double()).abs().max())
+
+
+def _fidelity(checkpoint: Checkpoint) -> Fidelity | None:
+    """How far the smoothed head agrees with the base head, at points drawn from the cube."""
+    base, head = checkpoint.base, checkpoint.head
+    if not isinstance(head, SmoothedHead) or base is None:
+        return None
+    drawn = chosen_points(None, head.dim).beside(head.coefficients.numel())
+    return Comparison(Sampler(copy.deepcopy(base).double()), drawn).fidelity(head.coefficients)

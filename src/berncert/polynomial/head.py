@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from berncert.foundation.arguments import checked_count
 from berncert.polynomial import bernstein
+from berncert.polynomial.fidelity import Comparison, Fidelity, chosen_points, warn_if_ruined
 from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches
+from berncert.polynomial.sampling import Head, Sampler
 
-Head = Callable[[Tensor], Tensor | npt.NDArray[Any]]
-"""A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits; K = 1 is a regression."""
+ADVICE = "raise the degree; berncert.choose_degree(head, dim, points) suggests one, for points of your own"
+"""What to do about a ruined head. Where few points of the cube are like one's own, only those count."""
 
 
 class SmoothedHead(nn.Module):
@@ -29,6 +26,8 @@ class SmoothedHead(nn.Module):
     """
 
     coefficients: Tensor
+    fidelity: Fidelity | None = None
+    """How far it agrees with the head that `smooth` sampled; None where nothing was compared. Not in its state_dict."""
 
     def __init__(self, coefficients: Tensor) -> None:
         super().__init__()
@@ -76,6 +75,7 @@ def smooth(
     degree: int | Sequence[int],
     *,
     differentiable: bool = False,
+    points: Any = None,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     batch_size: int = 4096,
@@ -88,85 +88,26 @@ def smooth(
 
     A module is sampled in evaluation mode, without gradients, and then returned to the mode that it was in. With
     `differentiable=True` it is sampled in the mode it is in, and gradients of the smoothed head reach its parameters.
+
+    points: where the polynomial is then compared with the head, which `fidelity` of the result reports: features of
+        your own, (M, dim) in [0, 1], or a number of points drawn from the cube, the same ones every time; by default
+        1000, or fewer beside very many coefficients. A `SmoothingWarning` says when smoothing has ruined the head. 0
+        compares nothing, and so does `differentiable=True`.
     """
-    if not callable(head):
-        raise TypeError(f"expected a callable head (features -> logits), got {type(head).__name__}")
+    sampler = Sampler(head, dtype=dtype, device=device, batch_size=batch_size, differentiable=differentiable)
     degrees = degrees_per_axis(dim, degree)
-    batch_size = checked_count("batch_size", batch_size)
-    dtype, device = _placement(head, dtype, device)
-    check_fits(2, degrees, dtype, torch.device(device))  # as for two classes, before anything is done
-    samples: list[Tensor] = []
-    with ExitStack() as stack:
-        if not differentiable:
-            stack.enter_context(torch.no_grad())
-        if isinstance(head, nn.Module) and not differentiable:
-            stack.enter_context(evaluating(head))
-        for grid in grid_batches(degrees, batch_size):
-            points = grid.to(dtype).to(device)
-            logits = _checked_logits(head(points), points, differentiable)
-            if not samples:  # the number of classes is known from here on
-                check_fits(logits.shape[1], degrees, logits.dtype, logits.device)
-            elif logits.shape[1] != samples[0].shape[0]:
-                raise ValueError(
-                    f"expected {samples[0].shape[0]} classes as in the first batch, got {logits.shape[1]}; "
-                    "the head must return as many logits for every point"
-                )
-            samples.append(logits.T)
-        coefficients = torch.cat(samples, dim=1).reshape(-1, *(n + 1 for n in degrees))
-    return SmoothedHead(coefficients)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Keep the module in evaluation mode; afterwards each submodule is in the mode that it was in."""
-    modes = [(part, part.training) for part in module.modules()]
-    try:
-        for part, _ in modes:
-            part.training = False
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
-def _placement(
-    head: Head, dtype: torch.dtype | None, device: torch.device | str | None
-) -> tuple[torch.dtype, torch.device]:
-    if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(f"expected a floating dtype for the grid, got {dtype}; use torch.float64 or torch.float32")
-    tensors = chain(head.parameters(), head.buffers()) if isinstance(head, nn.Module) else iter(())
-    own = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
-    if own is None:
-        return dtype or torch.float64, torch.device(device or "cpu")
-    return dtype or own.dtype, torch.device(device or own.device)
-
-
-def _checked_logits(logits: object, points: Tensor, differentiable: bool) -> Tensor:
-    """The head's answer as a tensor, once it is known to be one finite logit for each point and class."""
-    if isinstance(logits, np.ndarray):
-        if differentiable:
-            raise TypeError(
-                "expected a torch tensor from the head, got a numpy array, which carries no gradient; "
-                "return a tensor, or leave differentiable=False"
-            )
-        logits = torch.from_numpy(logits.copy())  # a copy: views and read-only arrays have no tensor
-    if not isinstance(logits, Tensor):
-        raise TypeError(f"expected the head to return a torch tensor or a numpy array, got {type(logits).__name__}")
-    if not logits.is_floating_point():
-        raise TypeError(f"expected floating logits, got {logits.dtype}; return scores, not class numbers")
-    if logits.ndim != 2 or logits.shape[0] != points.shape[0] or logits.shape[1] < 1:
-        raise ValueError(
-            f"expected logits of shape ({points.shape[0]}, K) for points of shape {tuple(points.shape)}, "
-            f"got {tuple(logits.shape)}; one row for each point, one column for each class (a regression has one)"
-        )
-    finite = logits.isfinite()
-    if not finite.all():
-        row, column = (int(i) for i in (~finite).nonzero()[0])
-        raise ValueError(
-            f"expected finite logits, got {logits[row, column].item()} for class {column} at the grid point "
-            f"{tuple(points[row].tolist())}; the head must be defined on all of [0,1]^{points.shape[1]}"
-        )
-    return logits
+    check_fits(2, degrees, sampler.dtype, sampler.device)  # as for two classes, before anything is done
+    chosen = chosen_points(0 if differentiable else points, dim)  # or an error, before the grid is sampled
+    columns = sampler.columns(
+        grid_batches(degrees, sampler.batch_size),
+        check=lambda logits: check_fits(logits.shape[1], degrees, logits.dtype, logits.device),
+    )
+    smoothed = SmoothedHead(columns.reshape(-1, *(n + 1 for n in degrees)))
+    if len(chosen.points):
+        chosen = chosen.beside(columns.numel()) if points is None else chosen
+        smoothed.fidelity = found = Comparison(sampler, chosen).fidelity(smoothed.coefficients)
+        warn_if_ruined(degrees, agreement=found.agreement, constant=found.constant, measured=str(found), advice=ADVICE)
+    return smoothed
 
 
 def _check_coefficients(coefficients: Tensor) -> None:

@@ -26,15 +26,17 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import placement
 from berncert.certification.methods import Batch, Method
 from berncert.certification.results import Rows
+from berncert.certification.status import Claim
 from berncert.data import Dataset
 from berncert.foundation.folders import claimed
 from berncert.foundation.progress import Bar
 from berncert.foundation.rounding import norm_name
 from berncert.hardware import chosen_device
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
+from berncert.models.heads import Head
 from berncert.polynomial import SmoothedHead
 from berncert.runs.records import FORMAT, Run, read
-from berncert.runs.settings import RunSettings
+from berncert.runs.settings import BASE, RunSettings
 from berncert.runs.table import Table, columns_of, open_table
 from berncert.runs.training_images import seen_in_training
 
@@ -60,8 +62,9 @@ def execute(
     place, checkpoint = Path(folder), as_checkpoint(model)
     settings = with_data(checkpoint, settings or RunSettings())
     settings = replace(settings, batch_size=settings.batch_size or method.batch_size)
+    check_provable(method, settings)
     with claimed(place, "run"):
-        classifier = checkpoint.smoothed(settings.degree).to(chosen_device(device))
+        classifier = chosen_classifier(checkpoint, settings).to(chosen_device(device))
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
         check_fits(classifier, images.name, images.images.shape[1:], images.classes)
         hardware = {"device": placement(classifier).device.type, "threads": torch.get_num_threads()}
@@ -96,11 +99,27 @@ def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
     return model if isinstance(model, Checkpoint) else open_checkpoint(model)
 
 
+def chosen_classifier(checkpoint: Checkpoint, settings: RunSettings) -> Classifier:
+    """The model with the head that the settings ask for: as it was saved, smoothed again, or not smoothed."""
+    if isinstance(settings.degree, str):
+        return checkpoint.with_base_head()
+    return checkpoint.smoothed(settings.degree)
+
+
+def check_provable(method: Method, settings: RunSettings) -> None:
+    """Raise a ValueError if a proof is asked for about a head that has none."""
+    if settings.degree == BASE and method.claim is Claim.PROVEN:
+        raise ValueError(
+            f"expected degree to be a whole number with method {method.name}, got {BASE}: only a smoothed head has a "
+            "proof; choose a degree, or method randomized or estimate, or attack it"
+        )
+
+
 def _in_vectors(columns: Iterable[str], classifier: Classifier) -> int:
     """How many numbers of a row are in columns that hold several."""
     head = classifier.head
-    assert isinstance(head, SmoothedHead)
-    sizes = {"features": head.dim, "witness": head.dim, "counts": len(head.coefficients)}
+    assert isinstance(head, SmoothedHead | Head)
+    sizes = {"features": head.dim, "witness": head.dim, "counts": head.classes}
     return sum(size for name, size in sizes.items() if name in columns)
 
 
@@ -136,10 +155,12 @@ def default_folder(
         parts.insert(1, Path(settings.data).stem)
     if method.kind == "attack" and method.name != "pgd":
         parts.append(method.name)
+    if settings.degree == BASE:
+        parts.insert(1, BASE)
     for options in (settings, method):
         for entry in fields(options):
             value = getattr(options, entry.name)
-            if entry.name not in ("norm", "data") and value != entry.default:
+            if entry.name not in ("norm", "data") and value not in (entry.default, BASE):
                 parts.append(f"{entry.name.replace('_', '')}{_short(value)}")
     return Path("runs") / "-".join(parts)
 
@@ -192,7 +213,7 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
         raise ValueError(
             f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}; choose other data"
         )
-    if isinstance(head, SmoothedHead) and head.classes < len(classes):
+    if isinstance(head, SmoothedHead | Head) and head.classes < len(classes):
         raise ValueError(
             f"expected data with at most the {head.classes} classes of the model, got {name} with {len(classes)}; "
             "choose other data"

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from berncert.certification.status import CLAIMS, STATUSES, Claim
 from berncert.foundation.arrays import Flags, Floats
 from berncert.foundation.safe_reading import check_unpacked, parsed_json
+from berncert.runs.settings import BASE
 
 FORMAT = "berncert run 1"
 RUN = "run.json"
@@ -62,8 +63,10 @@ class Run:
 
     @property
     def label(self) -> str:
-        """A short name."""
-        return self.path.resolve().name.removesuffix(".tsv")
+        """A short name; it says so if the head is the one before smoothing."""
+        name = self.path.resolve().name.removesuffix(".tsv")
+        base = bool(self.about) and self.about["settings"].get("degree") == BASE and BASE not in name
+        return f"{name} ({BASE})" if base else name
 
     @property
     def claim(self) -> Claim:

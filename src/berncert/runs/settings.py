@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from berncert.attacks.methods import ATTACKS
 from berncert.certification.methods import CERTIFIERS
-from berncert.foundation.settings import Settings, setting
+from berncert.foundation.settings import Settings, count_or, setting
 
+BASE = "base"
+"""Instead of a degree: the head as it was before smoothing."""
 METHODS = {"certify": CERTIFIERS, "attack": ATTACKS}
 """Kind of run -> name -> method."""
 
@@ -22,7 +24,11 @@ class RunSettings(Settings):
         "which part of it; all is for data without parts, holdout what a training with holdout sets aside",
         choices=("train", "test", "holdout", "all"),
     )
-    degree: int | None = setting(None, "smooth the model's base head again, to this degree (as it was saved)", least=1)
+    degree: int | str | None = setting(
+        None,
+        "smooth the model's base head again, to this degree; base: take that head as it is (as it was saved)",
+        check=count_or(BASE, "degree"),
+    )
     skip: int = setting(1, "take every so many-th image", least=1)
     limit: int | None = setting(None, "take only the first so many of those", least=1)
     batch_size: int | None = setting(

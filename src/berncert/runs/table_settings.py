@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from berncert.foundation.settings import Settings, setting
+from berncert.foundation.settings import Settings, count_or, setting
 
 
 def _forest(seed: int) -> Any:
@@ -56,16 +56,6 @@ MODELS: dict[str, Callable[[int], Any]] = {
 """Name -> the base model, unfitted, from a seed."""
 
 
-def _degree(value: Any) -> Any:
-    if value == "auto":
-        return value
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"expected a degree as a whole number >= 1, or auto, got {value!r}")
-    return value
-
-
 def _names(value: Any) -> tuple[str, ...]:
     """Names of columns, from a list or separated by commas."""
     parts = value.split(",") if isinstance(value, str) else value
@@ -78,7 +68,7 @@ class TableSettings(Settings):
 
     target: str = setting("", "the column to be predicted")
     model: str = setting("random_forest", "the base model", choices=tuple(MODELS))
-    degree: int | str = setting("auto", "of the polynomials: a number, or auto", check=_degree)
+    degree: int | str = setting("auto", "of the polynomials: a number, or auto", check=count_or("auto", "degree"))
     dim: int = setting(5, "axes: with more columns they are projected to so many", least=1)
     fixed: tuple[str, ...] = setting((), "columns that keep their value, separated by commas", check=_names)
     increasing: tuple[str, ...] = setting((), "columns that may only grow", check=_names)

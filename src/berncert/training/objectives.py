@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import Head, smoothed
-from berncert.polynomial.head import evaluating
+from berncert.polynomial.sampling import evaluating
 from berncert.training.certified_loss import tempered_cross_entropy, worst_logits
 from berncert.training.recipes.settings import TrainingSettings
 

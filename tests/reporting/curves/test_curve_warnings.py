@@ -63,3 +63,16 @@ def test_an_estimate_beyond_an_attack_is_reported_as_no_bound(tmp_path: Path) ->
     attack = make_run(tmp_path / "attack", [1.0] * 3, claim="ATTACK")
     (note,) = warnings_about(curves_of([str(estimate), str(attack)]))
     assert note == "attack broke 2 of the 3 images in both within the estimate of estimate: it is no bound"
+
+
+def test_a_classifier_that_is_constant_is_called_so(tmp_path: Path) -> None:
+    constant = make_run(tmp_path / "constant", [math.inf] * 3)
+    (note,) = warnings_about(curves_of([str(constant)]))
+    assert note.startswith(
+        "constant: every radius is inf because the smoothed classifier is constant, class 3: smoothing"
+    )
+    two_classes = make_run(tmp_path / "two", [math.inf] * 3, correct=[1, 1, 0])  # of which only a box was asked about
+    nearly = make_run(tmp_path / "nearly", [math.inf, math.inf, 9.0])
+    stands = make_run(tmp_path / "stands", [math.inf] * 3, claim="ATTACK")
+    for other in (two_classes, nearly, stands):
+        assert warnings_about(curves_of([str(other)])) == []

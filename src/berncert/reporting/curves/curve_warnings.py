@@ -1,4 +1,4 @@
-"""What to know before curves are compared: contradictions, training images, other data, unfinished runs."""
+"""What to know before curves are compared: contradictions, training images, constant classifiers, other data, ..."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 
-from berncert.certification.status import Claim
+from berncert.certification.status import Claim, constant_class
 from berncert.reporting.curves.common_images import differences
 from berncert.reporting.curves.curve import Curve
+from berncert.runs.records import Run
 
 
 def warnings_about(curves: Sequence[Curve]) -> list[str]:
@@ -18,6 +19,7 @@ def warnings_about(curves: Sequence[Curve]) -> list[str]:
     return [
         *_contradictions(curves),
         *(f"TRAINING IMAGES: {curve.label}: {seen}" for curve in curves if (seen := curve.training_images)),
+        *(f"{curve.label}: {said}" for curve in curves if (said := constant_note(curve.whole_run))),
         *differences(curves),
         *(
             f"{curve.label} was decided at radius {at:g} only: at others, and on average, more may hold than it states"
@@ -27,6 +29,19 @@ def warnings_about(curves: Sequence[Curve]) -> list[str]:
         *([f"{unknown}: {Claim.UNKNOWN}, nor in which norm they are: they are taken as l2"] if unknown else []),
         *(f"{curve.label} is not finished: {_done(curve)}" for curve in curves if not curve.whole_run.complete),
     ]
+
+
+def constant_note(run: Run) -> str:
+    """A sentence about a classifier that gives every row one class, wherever it was certified; else nothing."""
+    if run.claim is not Claim.PROVEN or not len(run):
+        return ""
+    number = constant_class(run.rows["predict"].tolist(), run.radius.tolist())
+    if number is None:
+        return ""
+    return (
+        f"every radius is inf because the smoothed classifier is constant, class {number}: smoothing has ruined it "
+        "(raise the degree), or the head never predicts anything else"
+    )
 
 
 def _contradictions(curves: Sequence[Curve]) -> Iterator[str]:

@@ -160,6 +160,7 @@ def explain(
     prove = ImageProver(settings, model, sample.image.shape, progress=progress)
     (c,) = prove(Batch(checked_images(sample.image[None])))
     seconds = time.perf_counter() - began
+    assert isinstance(prove.head, SmoothedHead)
     head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
     frozen = Classifier(prove.extractor, head).eval()
     _check_witness(head, c)

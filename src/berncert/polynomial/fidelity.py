@@ -1,0 +1,131 @@
+"""Fidelity: how far a smoothed head still predicts what its head does. Too low a degree can ruin a head."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from berncert.foundation.arguments import checked_index, is_real
+from berncert.foundation.rounding import ceil_digits, floor_places, trimmed
+from berncert.polynomial import bernstein
+from berncert.polynomial.points import drawn_points, points_of_cube
+from berncert.polynomial.sampling import Sampler
+
+AGREED = 0.99
+"""The share of points with the same class from which on polynomial and head are taken to agree."""
+RUINED = 0.75
+"""The share below which smoothing is taken to have ruined the head."""
+DRAWN, LEAST_DRAWN = 1000, 100
+"""Points of the cube at which they are compared: fewer where there are many coefficients, but no fewer than that."""
+MOST_PRODUCTS = 2 * 10**7
+"""Of drawn points and coefficients: some milliseconds."""
+
+
+class SmoothingWarning(UserWarning):
+    """A smoothed head predicts something else than its head does."""
+
+
+@dataclass(frozen=True, repr=False)
+class Fidelity:
+    """How far a polynomial agrees with the head that it smooths, at some points of the cube. Measured, not proven."""
+
+    points: int
+    """At how many points they were compared."""
+    drawn: bool
+    """Whether these were drawn from the whole cube; else they were the caller's own."""
+    agreement: float | None
+    """The share of the points that both give the same class; None for one output, which has no class."""
+    largest_difference: float
+    """Of an output of the polynomial from that of the head, over all points and outputs."""
+    constant: bool
+    """Whether the polynomial gives all of the points the same class; always so with one output."""
+
+    def __str__(self) -> str:
+        word = "point" if self.points == 1 else "points"
+        where = f"{self.points} {word} of the cube" if self.drawn else f"{self.points} given {word}"
+        difference = f"outputs differ by at most {ceil_digits(trimmed(self.largest_difference), 3)}"
+        if self.agreement is None:
+            return f"at {where} {difference}"
+        return f"the same class at {floor_places(100 * self.agreement, 1)} % of {where}; {difference}"
+
+    def __repr__(self) -> str:
+        return f"Fidelity({self})"
+
+
+class Chosen(NamedTuple):
+    """The points at which a head and its polynomial are compared."""
+
+    points: Tensor
+    """(M, dim), in float64; M = 0 compares nothing."""
+    drawn: bool
+
+    def beside(self, coefficients: int) -> Chosen:
+        """The first of them, so many that they take little time beside so many coefficients."""
+        return self._replace(points=self.points[: max(LEAST_DRAWN, MOST_PRODUCTS // coefficients)])
+
+
+def chosen_points(points: Any, dim: int) -> Chosen:
+    """What `points` asks for: (M, dim) of the caller's own, a number of drawn ones, or for None the default number."""
+    if points is None or is_real(points):
+        return Chosen(drawn_points(DRAWN if points is None else checked_index("points", points), dim), drawn=True)
+    given = points_of_cube(points, "points", dim)
+    if not len(given):
+        raise ValueError("expected at least one point to compare at, got none; pass 0 to compare nothing")
+    return Chosen(torch.tensor(given), drawn=False)
+
+
+class Comparison:
+    """A head's outputs at some points, to be compared with those of polynomials."""
+
+    def __init__(self, sampler: Sampler, chosen: Chosen) -> None:
+        self.points, self.drawn = (
+            sampler.placed(chosen.points).double().clone(),
+            chosen.drawn,
+        )  # heads may change theirs
+        self.outputs = sampler.outputs(chosen.points)
+
+    @torch.no_grad()
+    def fidelity(self, coefficients: Tensor) -> Fidelity:
+        """How far the polynomial with these coefficients agrees with the head; both as computed, it in float64."""
+        smoothed = bernstein.evaluate(coefficients, self.points.to(coefficients.device))
+        if self.outputs.shape != smoothed.shape:
+            raise ValueError(
+                f"expected {smoothed.shape[1]} classes as on the grid, got {self.outputs.shape[1]}; the head must "
+                "return as many logits for every point"
+            )
+        own, new = self.outputs.argmax(dim=1), smoothed.argmax(dim=1)
+        return Fidelity(
+            points=len(own),
+            drawn=self.drawn,
+            agreement=float((own == new).double().mean()) if smoothed.shape[1] > 1 else None,
+            largest_difference=float((self.outputs - smoothed).abs().max()),
+            constant=bool((new == new[0]).all()),
+        )
+
+
+def warn_if_ruined(
+    degrees: tuple[int, ...],
+    *,
+    agreement: float | None,
+    constant: bool,
+    measured: str,
+    advice: str,
+    stacklevel: int = 3,
+) -> None:
+    """A `SmoothingWarning` if most classes are others, or if only one is left where there were several.
+
+    measured: how far both agree. advice: what to do. They are parts of its sentence.
+    """
+    if agreement is None or agreement >= (AGREED if constant else RUINED):
+        return
+    degree = degrees[0] if len(set(degrees)) == 1 else degrees
+    left = "; the polynomial gives all of them one class" if constant else ""
+    warnings.warn(
+        f"smoothing to degree {degree} has changed what is predicted: {measured}{left}; {advice}",
+        SmoothingWarning,
+        stacklevel=stacklevel,
+    )
