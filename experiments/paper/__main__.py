@@ -36,7 +36,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="the paper's networks and epochs instead of small ones")
     parser.add_argument("--out", type=Path, metavar="DIR", help="of records, tables and pictures (out/paper)")
     parser.add_argument("--work", type=Path, metavar="DIR", help="of trainings and runs (out/paper-work)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)"
+    )
     parser.add_argument("--again", action="store_true", help="measure again what has a record")
     parser.add_argument("--draw", action="store_true", help="measure nothing: draw the records that there are")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="on the CPU (1)")
@@ -49,7 +51,9 @@ def main(words: list[str] | None = None) -> int:
     names = list(EXPERIMENTS) if "all" in chosen.names else chosen.names
     for name in names:
         if name not in EXPERIMENTS:
-            parser.error(f"expected an experiment out of {', '.join(EXPERIMENTS)}, got {name!r}{guess(name, EXPERIMENTS)}")
+            parser.error(
+                f"expected an experiment out of {', '.join(EXPERIMENTS)}, got {name!r}{guess(name, EXPERIMENTS)}"
+            )
     torch.set_num_threads(chosen.threads)
     size = "full" if chosen.full else "small"
     suffix = "-full" if chosen.full else ""
