@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from statistics import mean, median
 from typing import Any, NamedTuple
 
@@ -34,8 +35,8 @@ def figure1_sections(record: Record) -> list[Section]:
     solvers = list(first["rows"][0]["estimates"])
     columns = [
         Column("point", "point", lambda row: row["point"], lambda point: ", ".join(f"{x:.2f}" for x in point)),
-        *(Column(key, title, lambda row, key=key: row[key], _distance) for key, title in DISTANCES.items()),
-        *(Column(s, f"paper's {s}", lambda row, s=s: (row["estimates"][s], row["upper"]), _against) for s in solvers),
+        *(Column(key, title, itemgetter(key), _distance) for key, title in DISTANCES.items()),
+        *(_estimated(solver) for solver in solvers),
     ]
     share = record["accuracy"]
     note = f"""{TABLE_ROWS} of {len(first["rows"])} fresh points, l{first["norm"]} norm, degree {record["degree"]}.
@@ -88,6 +89,10 @@ def figure3_sections(record: Record) -> list[Section]:
         _over_seeds("mean_radius", "mean proven radius", _span),
     ]
     return [Section.of("degrees", "What the degree changes", note, columns, by_degree)]
+
+
+def _estimated(solver: str) -> Column:
+    return Column(solver, f"paper's {solver}", lambda row: (row["estimates"][solver], row["upper"]), _against)
 
 
 def _over_seeds(key: str, title: str, text: Any) -> Column:
