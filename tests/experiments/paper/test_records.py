@@ -29,3 +29,9 @@ def test_a_record_is_of_its_experiment_and_names_no_folder_of_the_machine(file: 
     assert json.loads(text)["name"] == file.stem
     assert json.loads(text)["size"] in ("small", "full")
     assert not any(start in text for start in ('"/', " /", "=/", "\\\\"))
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure3", "figure7"])
+def test_the_picture_in_the_docs_is_that_of_the_record(name: str) -> None:
+    docs = FOLDER.parents[2] / "docs" / "images"
+    assert (docs / f"{name}.png").read_bytes() == (FOLDER / f"{name}.png").read_bytes()
