@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks.timing import shown
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_wine
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, train_test_split
 
 from berncert.estimators import BernsteinRegressor
@@ -35,7 +36,7 @@ class Amounts(NamedTuple):
     folds: int = 5
     repeats: int = 1
     dim: int = 5
-    degrees: tuple[int, ...] = (1, 2, 4, 8)
+    degrees: tuple[int, ...] = (1, 2, 4, 8, 12)
     trees: int = 50
     steps: int = 500
     ranges: int = 10
@@ -46,7 +47,7 @@ class Amounts(NamedTuple):
 
 AMOUNTS = {
     "small": Amounts(),
-    "full": Amounts(repeats=4, degrees=(1, 2, 4, 8, 12), trees=200, ranges=40),
+    "full": Amounts(repeats=4, degrees=(1, 2, 4, 8, 12, 16), trees=200, ranges=40),
     "toy": Amounts(folds=2, dim=2, degrees=(1, 4), trees=3, steps=20, ranges=2, samples=200),
 }
 
@@ -73,9 +74,10 @@ def measure_tables(amounts: Amounts) -> dict[str, Any]:
     for (table, fold, train, test), family in shown("tables", [(part, one) for part in work for one in families]):
         split = Split.of(table, train, test)
         name = {"table": table.name, "model": family.name}
-        rows.append({**name, "fold": fold, **_measured(family, split, amounts)})
+        measured, model = _measured(family, split, amounts)
+        rows.append({**name, "fold": fold, **measured})
         if fold == 0:
-            ranges.append(name | _checked_ranges(family, split, amounts, rows[-1]["chosen"]))
+            ranges.append({**name, "degree": measured["chosen"], **_checked_ranges(model, split, amounts)})
     rivals = [
         {"table": table.name, "model": linear().name, "fold": fold, **_best_setting(linear(), Split.of(table, *parts))}
         for table, fold, *parts in work
@@ -109,16 +111,15 @@ class Split(NamedTuple):
         return cls(x, y, table.x[test], table.y[test], tuple(choice))
 
 
-def _measured(family: Family, split: Split, amounts: Amounts) -> dict[str, Any]:
+def _measured(family: Family, split: Split, amounts: Amounts) -> tuple[dict[str, Any], BernsteinRegressor]:
+    """What is measured of a model in one fold, and the smoothed model of the degree chosen."""
     x, held_x, y, held_y = split.choice
-    missed = {
-        degree: rmse(smoothed(family, degree, amounts.dim, x, y).predict(held_x), held_y) for degree in amounts.degrees
-    }
-    models = {degree: smoothed(family, degree, amounts.dim, split.x, split.y) for degree in amounts.degrees}
+    tried, models = smoothed(family, amounts, x, y), smoothed(family, amounts, split.x, split.y)
+    missed = {degree: rmse(model.predict(held_x), held_y) for degree, model in tried.items()}
     errors = {degree: rmse(model.predict(split.x_test), split.y_test) for degree, model in models.items()}
     chosen = best(missed)
     raw = fitted(clone(family.overfitted), split.x, split.y)
-    return {
+    measured = {
         "raw": rmse(raw.predict(split.x_test), split.y_test),
         "raw_on_axes": rmse(_on_axes(models[chosen], split.x_test), split.y_test),
         "by_degree": list(errors.values()),
@@ -126,11 +127,17 @@ def _measured(family: Family, split: Split, amounts: Amounts) -> dict[str, Any]:
         "smoothed": errors[chosen],
         "regularised": _best_setting(family, split),
     }
+    return measured, models[chosen]
 
 
-def smoothed(family: Family, degree: int, dim: int, x: Floats, y: Floats) -> BernsteinRegressor:
-    model: BernsteinRegressor = fitted(BernsteinRegressor(family.overfitted, degree=degree, dim=dim), x, y)
-    return model
+def smoothed(family: Family, amounts: Amounts, x: Floats, y: Floats) -> dict[int, BernsteinRegressor]:
+    """The model, fitted once, smoothed at each degree."""
+    models: dict[int, BernsteinRegressor] = {}
+    base = family.overfitted
+    for degree in amounts.degrees:
+        models[degree] = fitted(BernsteinRegressor(base, degree=degree, dim=amounts.dim), x, y)
+        base = FrozenEstimator(models[degree].estimator_) if base is family.overfitted else base
+    return models
 
 
 def _on_axes(model: BernsteinRegressor, x: Floats) -> Floats:
@@ -151,9 +158,8 @@ def _best_setting(family: Family, split: Split) -> dict[str, Any]:
     return {"setting": setting, "error": rmse(final.predict(split.x_test), split.y_test)}
 
 
-def _checked_ranges(family: Family, split: Split, amounts: Amounts, degree: int) -> dict[str, Any]:
+def _checked_ranges(model: BernsteinRegressor, split: Split, amounts: Amounts) -> dict[str, Any]:
     """Proven ranges of the prediction when all columns of a test row change together, checked by trying rows."""
-    model = smoothed(family, degree, amounts.dim, split.x, split.y)
     x = split.x_test[: amounts.ranges]
     lower, upper = model.bounds(x, radius=RADIUS, threads=1)
     generator = np.random.default_rng(0)
@@ -163,7 +169,7 @@ def _checked_ranges(family: Family, split: Split, amounts: Amounts, degree: int)
         outside, tried = outside + int(((found < low) | (found > high)).sum()), tried + len(found)
         gaps.append(1 - np.ptp(found) / (high - low))
     return {
-        "degree": degree, "rows": len(x), "sampled": tried, "outside": outside,
+        "rows": len(x), "sampled": tried, "outside": outside,
         "width": float((upper - lower).mean()), "mean_gap": float(np.mean(gaps)),
     }  # fmt: skip
 
