@@ -7,7 +7,7 @@ needs a screen: a `Figure` is returned, and `figure.savefig` does the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
-from berncert.certification.results import Certificates
 from berncert.foundation.arrays import Floats
 from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL, ClassStyle
 from berncert.reporting.picture_text import DETAIL, MESSAGE, norm_symbol
@@ -27,6 +26,17 @@ from berncert.reporting.slices import SQUARE, Head, leads_of, logits_on
 
 SOLID: Mapping[str, Any] = {"colors": INK, "linewidths": 1.3}
 DASHED: Mapping[str, Any] = {"colors": GREY, "linewidths": 0.8, "linestyles": [(0, (4, 3))]}
+
+
+class Zones(NamedTuple):
+    """Points with the balls in which their class is proven to hold."""
+
+    centres: Floats
+    """(N, 2)"""
+    radius: Floats
+    predicted: npt.NDArray[np.int64]
+    witness: Floats
+    """(N, 2): where the class is another one, at the rim of the ball; nan where there is no such point."""
 
 
 def sample_leads(head: Head, *, resolution: int = 201) -> Floats:
@@ -104,8 +114,7 @@ def safe_zones_figure(
     *,
     degree: int,
     data: tuple[Floats, npt.ArrayLike],
-    centres: Floats,
-    certificates: Certificates,
+    zones: Zones,
     norm: float,
 ) -> Figure:
     """The paper's Figure 1: the network's boundary with its data; the smoothed one with the proven balls.
@@ -121,9 +130,9 @@ def safe_zones_figure(
         draw_boundary(axes, leads)
     draw_points(left, *data)
     draw_boundary(right, network, DASHED)
-    draw_balls(right, centres, certificates.radius, norm, certificates.predicted)
-    draw_witnesses(right, centres, certificates.witness)
-    draw_points(right, centres, certificates.predicted, size=20)
+    draw_balls(right, zones.centres, zones.radius, norm, zones.predicted)
+    draw_witnesses(right, zones.centres, zones.witness)
+    draw_points(right, zones.centres, zones.predicted, size=20)
     ball = Path(ball_outline(norm), closed=False)
     _title(left, "The network: sharp and over-fitted", "it bends around single points to fit its training data")
     _title(

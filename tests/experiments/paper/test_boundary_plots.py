@@ -7,7 +7,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
-from experiments.boundary_2d import plots
+from experiments.paper.boundary import plots
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
@@ -134,14 +134,13 @@ def test_more_classes_than_there_are_colours_are_an_error() -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_figure_of_safe_zones_builds_and_holds_one_ball_for_each_certificate(norm: float) -> None:
-    leads = plots.sample_leads(halves, resolution=21)
+    leads, proven = plots.sample_leads(halves, resolution=21), certificates(norm)
     figure = plots.safe_zones_figure(
         leads,
         leads,
         degree=1,
         data=(POINTS, LABELS),
-        centres=POINTS,
-        certificates=certificates(norm),
+        zones=plots.Zones(POINTS, proven.radius, proven.predicted, proven.witness),
         norm=norm,
     )
     assert rendered(figure)

@@ -1,0 +1,1 @@
+"""The paper's Figure 7: over-fitted regression models, smoothed, beside rivals, with proven ranges."""
