@@ -45,8 +45,8 @@ HALF: Changes = {"train_limit": 25_000}
 BENDING: Changes = {"head": "polynomial", "dim": 6, "degree": 2, "side": 8.0, "head_lr": 3.0, "attack_steps": 5}
 TOY: Changes = {
     "dataset": "digits",
-    "train_limit": 300,
-    "epochs": 1,
+    "train_limit": 600,
+    "epochs": 3,
     "batch_size": 50,
     "crop": 0,
     "flip": False,
