@@ -198,7 +198,7 @@ def own(folder: Path) -> Path:
         (["digits", "--index", "355"], "expected an index from 0 to 354, as digits has 355 test images, got 355"),
         (["digits", "--index", "-1"], "index >= 0, got -1"),
         (["digits", "--index", "1", "--norm", "0.5"], "expected a norm p with 1 <= p <= inf, got 0.5"),
-        (["digits", "--index", "1", "--degree", "0"], "expected --degree >= 1, got 0"),
+        (["digits", "--index", "1", "--degree", "0"], "expected --degree to be a whole number >= 1, or base, got '0'"),
         (["digits", "--index", "1", "--out", "x.jpg"], "expected a file that ends in .png, .svg or .pdf, got 'x.jpg'"),
         (["digits", "--index", "1", "--out", "x.png", "--no-picture"], "expected --out or --no-picture, got both"),
         (["digits", "--index", "1", "--data", "moons"], "expected --data of shape (1, 8, 8), got moons of shape (2,)"),

@@ -82,10 +82,8 @@ class Comparison:
     """A head's outputs at some points, to be compared with those of polynomials."""
 
     def __init__(self, sampler: Sampler, chosen: Chosen) -> None:
-        self.points, self.drawn = (
-            sampler.placed(chosen.points).double().clone(),
-            chosen.drawn,
-        )  # heads may change theirs
+        self.drawn = chosen.drawn
+        self.points = sampler.placed(chosen.points).double().clone()  # a head may write into what it is given
         self.outputs = sampler.outputs(chosen.points)
 
     @torch.no_grad()
