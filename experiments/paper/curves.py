@@ -21,6 +21,8 @@ from experiments.paper.work import Experiment, Record, Work
 RADII = np.linspace(0, 1.5, 61)
 SHOWN = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 """Radii of the tables."""
+FEW = 125
+"""Test images of the small size where several models or degrees want a root search each."""
 PAPER_DEGREE = 1
 """That of all curves of the paper, unless it says otherwise."""
 ATTACKED = (0.1, 0.2, 0.3, 0.5, 1.0, 1.2, 1.4, 1.5)
@@ -122,15 +124,13 @@ def measured_6(work: Work) -> Record:
     left = [
         line
         for label, name in attacked.items()
-        for line in model_curves(label, Subject(work, name, fewer=True), PAPER_DEGREE, kinds)
+        for line in model_curves(label, Subject(work, name, small=FEW), PAPER_DEGREE, kinds)
     ]
     middle, right = (
         [
             line
             for dim in plan.DIMS
-            for line in model_curves(
-                f"d = {dim}", Subject(work, name.format(dim), fewer=ESTIMATE in chosen), degree, chosen
-            )
+            for line in model_curves(f"d = {dim}", Subject(work, name.format(dim), small=FEW), degree, chosen)
         ]
         for name, degree, chosen in (("cifar10-plain-d{}", PAPER_DEGREE, kinds), ("cifar10-ours-d{}", None, (PIXELS,)))
     )
@@ -146,7 +146,7 @@ def measured_8(work: Work) -> Record:
     """Four architectures."""
     lines, bounds = [], []
     for name in plan.NETWORKS:
-        subject = Subject(work, f"cifar10-{name}", fewer=True)
+        subject = Subject(work, f"cifar10-{name}", small=FEW)
         lines += model_curves(name.replace("_", " "), subject, PAPER_DEGREE, (ESTIMATE, FEATURES))
         bounds.append({"label": name.replace("_", " "), "bound": subject.lipschitz_bound,
                        **refuted(subject, PAPER_DEGREE)})  # fmt: skip
@@ -155,7 +155,7 @@ def measured_8(work: Work) -> Record:
 
 def measured_9(work: Work) -> Record:
     """MNIST for each degree."""
-    subject = Subject(work, "mnist-paper", fewer=True)
+    subject = Subject(work, "mnist-paper", small=FEW)
     degrees = TOY_DEGREES if work.size == "toy" else TABLES["table-mnist"].degrees
     estimates, proven = (
         [line for degree in degrees for line in model_curves(f"n = {degree}", subject, degree, (kind,))]
@@ -173,7 +173,7 @@ CONSERVATISM = (1.5, 2.0, 3.0, 5.0, 10.0, 100.0, None)
 
 def measured_10(work: Work) -> Record:
     """The conservatism C."""
-    subject = Subject(work, "cifar10-paper", fewer=True)
+    subject = Subject(work, "cifar10-paper", small=FEW)
     chosen = (2.0, None) if work.size == "toy" else CONSERVATISM
     proven = subject.proven(PAPER_DEGREE)
     correct = proven.predicted == subject.labels

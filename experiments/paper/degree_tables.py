@@ -30,6 +30,8 @@ class Table(NamedTuple):
     """Degree, or base -> natural accuracy, FGSM (if the paper has it) and PGD, in percent."""
     subjects: Mapping[str, str]
     """What a model is called in the table -> its name in the plan, or among the shipped models."""
+    images: int = 250
+    """Test images of the small size."""
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -43,6 +45,7 @@ TABLES = {
         {"base": (87.6, None, 63.6), 1: (87.4, None, 63.2), 2: (86.8, None, 63.0), 3: (87.2, None, 62.6),
          4: (87.4, None, 62.6), 5: (87.4, None, 62.6), 6: (87.4, None, 63.0), 7: (87.4, None, 63.2)},
         {"the paper's construction": "cifar10-paper", "ours, six features": "cifar10-ours-d6"},
+        images=500,
     ),
     "table-mnist": Table(
         "mnist", "Table of MNIST, base and n = 1 to 7", 0.1,
@@ -70,7 +73,7 @@ def measured(table: Table, work: Work) -> Record:
     degrees: list[int | str] = [BASE, *(TOY_DEGREES if work.size == "toy" else table.degrees)]
     models = []
     for label, name in table.subjects.items():
-        subject = Subject(work, name)
+        subject = Subject(work, name, table.images)
         models.append(
             {
                 "label": label, "model": name, "sha256": subject.checkpoint.sha256, "dim": subject.features.shape[1],

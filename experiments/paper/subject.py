@@ -26,10 +26,8 @@ MAX_SECONDS = 2.0
 """Of the search for one row: a radius that it cuts off is valid, and counted as it is."""
 EXTRACTED = 100
 """Images in one batch of the extractor."""
-IMAGES = {"small": 500, "full": 500, "toy": 6}
-"""Size -> test images, evenly spread; 500 as in the paper."""
-FEWER = {"small": 125, "full": 500, "toy": 6}
-"""Size -> test images where many root searches are wanted: each takes a third of a second."""
+FULL, TOY = 500, 6
+"""Test images of the full size, as in the paper, and of the toy size."""
 
 
 class InFeatures(NamedTuple):
@@ -47,8 +45,8 @@ class Subject:
 
     work: Work
     name: str
-    fewer: bool = False
-    """Whether there are many root searches to come."""
+    small: int = FULL
+    """Test images of the small size, evenly spread; fewer where a root search, a third of a second, is for each."""
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
@@ -64,7 +62,7 @@ class Subject:
     @property
     def limit(self) -> int:
         """The number of images, at most."""
-        return (FEWER if self.fewer else IMAGES)[self.work.size]
+        return {"small": self.small, "full": FULL, "toy": TOY}[self.work.size]
 
     @property
     def data_set(self) -> str:

@@ -94,6 +94,8 @@ class UnitCube(nn.Module):
         self.side = float(side)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dtype == torch.bfloat16:  # near 1/2 its steps are 1/256: for a side of 16 a sixteenth of a pixel's range
+            x = x.float()
         return (x / self.side + 0.5).clamp(0, 1)
 
     def extra_repr(self) -> str:
