@@ -45,11 +45,6 @@ def test_estimates_that_are_refuted_are_counted_right(toy: Work) -> None:
     assert counted["images"] == len(estimate)
 
 
-def test_conservatism_lowers_the_estimate(toy: Work) -> None:
-    subject = Subject(toy, "cifar10-paper")
-    assert subject.estimated(PAPER_DEGREE, 1.5).mean() < subject.estimated(PAPER_DEGREE).mean()
-
-
 def test_a_record_is_not_measured_twice(toy: Work, tmp_path: Path) -> None:
     experiment = EXPERIMENTS["figure10"]
     first = experiment.record(toy, tmp_path)
