@@ -85,7 +85,7 @@ def _small() -> Plan:
     plan |= {f"cifar10-{name}": ("cifar10-paper", {**short, **HALF, **SMALL_NETWORKS[name]}) for name in NETWORKS}
     plan |= {f"cifar10-plain-d{dim}": ("cifar10-paper", {**base, **HALF, **UNATTACKED, "dim": dim}) for dim in DIMS}
     ours = {**BENDING, **_precision(), "options": {"depth": 1, "width": 32, "dense": 1, "hidden": 256}, "epochs": 10}
-    plan |= {f"cifar10-ours-d{dim}": ("cifar10", {**ours, "dim": dim}) for dim in DIMS}
+    plan |= {f"cifar10-ours-d{dim}": ("cifar10", {**ours, "crop": 3, "dim": dim}) for dim in DIMS}
     plan["svhn-ours"] = ("svhn", ours)
     return plan
 
