@@ -119,3 +119,9 @@ def test_the_derivative_of_a_potential_step_is_symmetric() -> None:
     step = PotentialStep(nn.Conv2d(2, 3, 3, stride=2, padding=1).double())
     slopes = jacobian(step, values(1, 2, 5, 5))
     torch.testing.assert_close(slopes, slopes.T)
+
+
+def test_the_cube_keeps_what_bfloat16_would_round_away() -> None:
+    near = torch.tensor([[0.01, -0.02]], dtype=torch.bfloat16)  # near 1/2, bfloat16 has steps of 1/256
+    expected = (near.double() / 16 + 0.5)[0].tolist()
+    assert UnitCube(16.0)(near)[0].tolist() == pytest.approx(expected, abs=1e-7)

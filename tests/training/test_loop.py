@@ -49,6 +49,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "dataset": "digits", "architecture": "resnet", "options": {"depth": 8, "width": 4}, "dim": 10,
         "crop": 1, "flip": True, "train_limit": 60, "batch_size": 30, "side": 8.0,
     },
+    "convolutions, coefficients with five axes": {
+        "dataset": "digits", "architecture": "resnet", "options": {"depth": 8, "width": 4}, "dim": 4,
+        "head": "polynomial", "degree": 1, "train_limit": 60, "batch_size": 30, "side": 8.0,
+    },
 }  # fmt: skip
 
 

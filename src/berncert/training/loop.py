@@ -143,7 +143,8 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start, holdout=recipe.data.holdout)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        # not the head: the coefficients of four features have five axes, too
+        model.extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = _parameter_groups(model, recipe.training.head_lr)
     average = Average(model, recipe.training.ema) if recipe.training.ema else None
     optimizer = OPTIMIZERS[recipe.training.optimizer](groups, recipe.training)
