@@ -114,7 +114,7 @@ def warn_if_ruined(
     advice: str,
     stacklevel: int = 3,
 ) -> None:
-    """A `SmoothingWarning` if most classes are others, or if only one is left where there were several.
+    """A `SmoothingWarning` if more than a quarter of the classes are others, or if only one is left of several.
 
     measured: how far both agree. advice: what to do. They are parts of its sentence.
     """
