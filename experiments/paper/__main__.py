@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
 from benchmarks.report import show
 from rich.console import Console
 
 from berncert.foundation.arguments import guess
+from berncert.hardware import use_threads
 from experiments.paper import EXPERIMENTS, plan
 from experiments.paper.work import PROGRAM, Work
 
@@ -39,8 +39,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--data-dir", metavar="DIR", help="where data sets are (else BERNCERT_DATA, the cache, download)"
     )
-    parser.add_argument("--again", action="store_true", help="measure again what has a record")
-    parser.add_argument("--draw", action="store_true", help="measure nothing: draw the records that there are")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument(
+        "--again", action="store_true", help="make records again; trainings and runs that --work has are taken as done"
+    )
+    action.add_argument("--draw", action="store_true", help="measure nothing: draw the records that there are")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="on the CPU (1)")
     chosen = parser.parse_args(words)
     console = Console()
@@ -54,23 +57,29 @@ def main(words: list[str] | None = None) -> int:
             parser.error(
                 f"expected an experiment out of {', '.join(EXPERIMENTS)}, got {name!r}{guess(name, EXPERIMENTS)}"
             )
-    torch.set_num_threads(chosen.threads)
     size = "full" if chosen.full else "small"
     suffix = "-full" if chosen.full else ""
     out, folder = chosen.out or Path(f"out/paper{suffix}"), chosen.work or Path(f"out/paper-work{suffix}")
     work = Work(size, folder, chosen.data_dir, plan.models(size), lambda text: console.print(text, style="dim"))
-    for name in names:
-        experiment = EXPERIMENTS[name]
-        if chosen.draw and not (out / f"{name}.json").is_file():
-            continue
-        console.rule(f"{name}: {experiment.title}", align="left")
-        try:
-            record = experiment.record(work, out, again=chosen.again and not chosen.draw)
-        except KeyboardInterrupt:
-            console.print("stopped; the same command goes on from here")
-            return 130
-        for section in experiment.render(record, out):
-            show(console, section)
+    if chosen.draw:
+        missing = [name for name in names if not (out / f"{name}.json").is_file()]
+        if missing and ("all" not in chosen.names or len(missing) == len(names)):
+            parser.error(f"expected records in {out}, got none of {', '.join(missing)}; measure first, without --draw")
+        names = [name for name in names if name not in missing]
+    try:
+        use_threads(chosen.threads)
+        for name in names:
+            experiment = EXPERIMENTS[name]
+            console.rule(f"{name}: {experiment.title}", align="left")
+            record = experiment.read(out) if chosen.draw else experiment.record(work, out, again=chosen.again)
+            for section in experiment.render(record, out):
+                show(console, section)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command goes on from here")
+        return 130
+    except (OSError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
     console.print(f"records, tables and pictures: {out}")
     return 0
 

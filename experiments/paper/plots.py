@@ -21,10 +21,18 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "estimate": STYLES[Claim.ESTIMATE],
     "proven in features": {**STYLES[Claim.PROVEN], "linewidth": 1.3},
     "proven in pixels": {**STYLES[Claim.PROVEN], "linewidth": 2.6},
-    "attack": {**STYLES[Claim.ATTACK], "marker": "o", "markersize": 3.6, "markerfacecolor": "white"},
+    "attack": {
+        **STYLES[Claim.ATTACK],
+        "marker": "o",
+        "markersize": 3.6,
+        "markerfacecolor": "white",
+        "drawstyle": "steps-post",  # between two radii that were tried, the one before is the limit
+    },
     "probable": STYLES[Claim.PROBABLE],
 }
 """What a curve claims -> how it is drawn."""
+IN_FEATURES = ("estimate", "proven in features")
+"""Curves over a distance in feature space; the others are over one in pixels."""
 CAPTIONS = {
     "estimate": "the paper's estimate, in feature space",
     "proven in features": "proven, in feature space",
@@ -57,9 +65,10 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], radii: Floats, *, first: b
         axes.plot(x, y, color=colours[line["label"]], **KINDS[line["kind"]])
     axes.set(xlim=(0, radii[-1]), ylim=(0, 101))
     axes.set_title(panel["title"], loc="left", fontsize=9.5, color=INK)
-    axes.set_xlabel(r"radius, $\ell_2$", fontsize=9.5, color=INK)
+    spaces = {"features" if line["kind"] in IN_FEATURES else "pixels" for line in panel["curves"]}
+    axes.set_xlabel(rf"radius, $\ell_2$, in {' or '.join(sorted(spaces))}", fontsize=9.5, color=INK)
     if first:
-        axes.set_ylabel("correct and certified (%)", fontsize=9.5, color=INK)
+        axes.set_ylabel("correct, and holding (%)", fontsize=9.5, color=INK)
     axes.grid(axis="y", color=PALE, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)

@@ -101,6 +101,12 @@ class Subject:
         assert extractor is not None
         return berncert.lipschitz_bound(extractor, tuple(self.images.images.shape[1:]), norm=2)
 
+    @property
+    def is_polynomial(self) -> bool:
+        """Whether the head was trained as a polynomial, so that the model is one without being smoothed."""
+        base = self.checkpoint.base
+        return base is not None and base.description["kind"] == "polynomial"
+
     def head(self, degree: int | None) -> SmoothedHead:
         """The smoothed head; with a degree, the base head smoothed to that degree."""
         head = self.checkpoint.smoothed(degree).head

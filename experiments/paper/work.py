@@ -26,6 +26,12 @@ from berncert.training.recipes import load_recipe
 PROGRAM = "experiments.paper"
 SIZES = ("small", "full", "toy")
 """On two cores in under two hours for all; as in the paper, on a GPU; in seconds, for tests: no result."""
+SIZE_TEXTS = {
+    "small": "Small size: small networks, few epochs. The paper's are of the size of ResNet-110, and have 150 epochs.",
+    "full": "Full size: the networks and epochs of the paper.",
+    "toy": "Toy size, for tests: its figures mean nothing.",
+}
+"""What a page says about the networks that were trained for it."""
 Record = dict[str, Any]
 
 
@@ -72,6 +78,9 @@ def _is_trained(folder: Path, epochs: int) -> bool:
     return log.is_file() and len(log.read_text().splitlines()) > epochs
 
 
+_CURE = "restore it, or delete it to measure it anew"
+
+
 class Experiment(NamedTuple):
     """One table or figure of the paper. What is measured is kept; tables and pictures are made of that alone."""
 
@@ -82,23 +91,43 @@ class Experiment(NamedTuple):
     measure: Callable[[Work], Record]
     sections: Callable[[Record], list[Section]]
     figure: Callable[[Record], Figure] | None = None
+    trained: bool = False
+    """Whether it is about networks that were trained for it, at one of the sizes."""
 
     def record(self, work: Work, out: Path, *, again: bool = False) -> Record:
-        """The record of this experiment: read, if there is one of this size, else measured and written."""
+        """The record of this experiment: read, if there is one, else measured and written.
+
+        One of another size is a ValueError: it is neither what was asked for nor to be written over.
+        """
+        out.mkdir(parents=True, exist_ok=True)  # or an error, before anything is measured
         file = out / f"{self.name}.json"
-        if not again and file.is_file():
-            record: Record = json.loads(file.read_text())
-            if record["size"] == work.size:
-                return record
+        if file.is_file() and not again:
+            record = self.read(out)
+            if record["size"] != work.size:
+                raise ValueError(
+                    f"expected a record of the {work.size} size, got {file}, which is of the {record['size']} size; "
+                    "choose another folder with --out, or --again to measure it anew"
+                )
+            return record
         record = {"name": self.name, "size": work.size, **self.measure(work), **origin(PROGRAM)}
-        out.mkdir(parents=True, exist_ok=True)
         write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
+        return record
+
+    def read(self, out: Path) -> Record:
+        """The record in that folder, of whatever size; a ValueError if the file is no record of this experiment."""
+        file = out / f"{self.name}.json"
+        try:
+            record: Record = json.loads(file.read_text())
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"expected a record, got {file}, which is damaged: {error}; {_CURE}") from error
+        if not isinstance(record, dict) or record.get("name") != self.name or record.get("size") not in SIZES:
+            raise ValueError(f"expected a record of {self.name}, got {file}, which is none; {_CURE}")
         return record
 
     def render(self, record: Record, out: Path) -> list[Section]:
         """Write the tables as Markdown and the picture as PNG, and return the tables."""
         sections = self.sections(record)
-        intro = [self.about, made_by(record)]
+        intro = [self.about, *([SIZE_TEXTS[record["size"]]] if self.trained else []), made_by(record)]
         if self.figure is not None:
             self.figure(record).savefig(out / f"{self.name}.png", dpi=150)
             intro.append(f"![{self.title}]({self.name}.png)")

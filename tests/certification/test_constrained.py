@@ -116,6 +116,7 @@ def test_where_every_axis_is_fixed_there_is_one_point_to_look_at() -> None:
     c = certify(head, [[0.2], [0.2]], lower=[[0.2], [0.9]], upper=[[0.2], [0.9]])
     assert c.radius[0] == math.inf
     assert c.status[0] is Status.WHOLE_CUBE
+    assert "constant where it was certified" in repr(c[:1]), "nothing is said of the rest of the cube"
     assert c.upper[1] == pytest.approx(0.7)
     assert c.radius[1] == pytest.approx(0.7)
 

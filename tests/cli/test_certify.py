@@ -210,4 +210,4 @@ def test_a_model_that_smoothing_made_constant_is_called_so(tmp_path: Path, capsy
     assert fidelity["constant"]
     assert fidelity["agreement"] < 0.2
     assert main(["explain", "ruined.safetensors", "--data", "digits", "--index", "1", "--no-picture"]) == 0
-    assert "WHOLE_CUBE: the classifier is constant" in capsys.readouterr().out
+    assert "WHOLE_CUBE: the class holds in the whole cube, so the classifier is constant" in capsys.readouterr().out

@@ -218,3 +218,17 @@ def test_a_smoothed_classifier_has_the_fidelity_of_its_head() -> None:
     assert smoothed.head.fidelity is not None
     assert smoothed.head.fidelity.points == 50
     assert smoothed.head.fidelity.largest_difference < 1
+
+
+class Hump(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return hump(x)
+
+
+def test_the_warning_names_the_line_of_the_caller() -> None:
+    extractor = berncert.build("mlp", (1, 8, 8), dim=1, depth=2, width=8).double()
+    classifier = berncert.Classifier(extractor, Hump())
+    for call in (lambda: smooth(hump, 1, 2), lambda: classifier.smooth(2)):
+        with pytest.warns(SmoothingWarning) as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]

@@ -155,6 +155,12 @@ def test_the_grid_comes_in_the_dtype_of_a_modules_parameters(dtype: torch.dtype)
     assert smooth(polynomial, 2, 2).coefficients.dtype == torch.float64
 
 
+@pytest.mark.parametrize("head", [polynomial, nn.Linear(2, 3)])
+def test_a_device_that_is_not_there_is_named(head: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match="expected a device that torch knows and sees here"):
+        smooth(head, 2, 2, device="nowhere")
+
+
 def test_a_scikit_learn_model_can_be_smoothed() -> None:
     rng = np.random.default_rng(0)
     x = rng.random((60, 2))

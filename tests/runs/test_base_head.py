@@ -96,7 +96,7 @@ def test_a_proof_of_a_base_head_is_refused_and_leaves_no_folder(path: Path, tmp_
 
 def test_folders_and_labels_say_base(path: Path, tmp_path: Path) -> None:
     assert default_folder(path, berncert.Pgd(), BASE).name.startswith("bent-base-digits-attack-l2-limit6")
-    for name, label in (("mine", "mine (base)"), ("my-base", "my-base")):
+    for name, label in (("mine", "mine (base)"), ("my-base", "my-base"), ("database", "database (base)")):
         execute(path, METHODS["attack"], tmp_path / name, BASE)
         assert read(tmp_path / name).label == label
         assert [curve.label for curve in curves_of([str(tmp_path / name)])] == [label]

@@ -30,7 +30,7 @@ def safe_zones_figure(record: Record) -> Figure:
 
 def degrees_figure(record: Record) -> Figure:
     network = read_network(record["network"])
-    by_degree = {n: plots.sample_leads(berncert.smooth(network, dim=2, degree=n)) for n in record["degrees"]}
+    by_degree = {n: plots.sample_leads(berncert.smooth(network, dim=2, degree=n, points=0)) for n in record["degrees"]}
     return plots.degrees_figure(by_degree, plots.sample_leads(network, resolution=NETWORK_RESOLUTION), _data(record))
 
 

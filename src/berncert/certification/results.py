@@ -103,7 +103,8 @@ class ProvenRows(Rows):
         ends = ", ".join(f"{count} {status.name}" for status, count in Counter(self.status).most_common())
         constant = constant_class(self.predicted.tolist(), self.radius.tolist())
         if constant is not None:
-            return f"{len(self)} rows: every radius is inf, as the classifier is constant, class {constant}; {ends}"
+            where = "the classifier is constant where it was certified"
+            return f"{len(self)} rows: every radius is inf, as {where}, class {constant}; {ends}"
         return f"{len(self)} rows: radius {_quantiles(self.radius)}; {ends}"
 
 

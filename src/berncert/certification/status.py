@@ -12,7 +12,9 @@ class Status(StrEnum):
     """How a certificate came to its end; each value says what that means."""
 
     PROVEN = "the radius is within the tolerance of the largest possible"
-    WHOLE_CUBE = "the classifier is constant: the class holds in the whole cube, or in the box that was asked about"
+    WHOLE_CUBE = (
+        "the class holds in the whole cube, so the classifier is constant; or in all of the box that was asked about"
+    )
     TIE = "the two best classes cannot be distinguished in float64: no radius"
     BUDGET = "box budget spent; the radius is valid but may not be the largest"
     TIME = "time spent; the radius is valid but may not be the largest"

@@ -121,7 +121,8 @@ def _base(inspection: Inspection) -> str:
         return "not in the file: it cannot be smoothed to another degree"
     description = inspection.checkpoint.base.description
     gap = f", to {ceil_digits(inspection.base_gap, 1)}" if inspection.base_gap else ""
-    return f"{description['kind']}, scale {description['scale']:g}: its values on the grid are the coefficients{gap}"
+    own = "trained coefficients" if description["kind"] == "polynomial" else "values on the grid"
+    return f"{description['kind']}, scale {description['scale']:g}: its {own} are the coefficients{gap}"
 
 
 def _steps(table: LipschitzTable) -> TextTable:

@@ -66,7 +66,6 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
             constant=bool((classes == classes[0]).all()),
             measured=f"the same class as {base} on {share} % of the {len(x)} rows",
             advice="raise the degree (degree='auto' chooses one), or lower dim",
-            stacklevel=4,
         )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803

@@ -54,7 +54,7 @@ class TableCertificates(Rows):
             return f"TableCertificates({', '.join(f'{n}={getattr(self, n)!r}' for n in self.__dataclass_fields__)})"
         ends = ", ".join(f"{number} {status.name}" for status, number in Counter(self.status).most_common())
         if (label := constant_class(self.predicted.tolist(), self.radius.tolist())) is not None:
-            ends = f"every radius is inf, as the classifier is constant, {label!r}; {ends}"
+            ends = f"every radius is inf, as the classifier is constant where it was certified, {label!r}; {ends}"
         return f"TableCertificates({len(self)} rows: {ends}; each with {', '.join(self.__dataclass_fields__)})"
 
     def certified_accuracy(self, labels: Any, radii: Any) -> Any:

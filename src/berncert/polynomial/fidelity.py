@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -112,9 +113,8 @@ def warn_if_ruined(
     constant: bool,
     measured: str,
     advice: str,
-    stacklevel: int = 3,
 ) -> None:
-    """A `SmoothingWarning` if most classes are others, or if only one is left where there were several.
+    """A `SmoothingWarning` if more than a quarter of the classes are others, or if only one is left of several.
 
     measured: how far both agree. advice: what to do. They are parts of its sentence.
     """
@@ -125,5 +125,14 @@ def warn_if_ruined(
     warnings.warn(
         f"smoothing to degree {degree} has changed what is predicted: {measured}{left}; {advice}",
         SmoothingWarning,
-        stacklevel=stacklevel,
+        stacklevel=1 + _frames_of_berncert(),
     )
+
+
+def _frames_of_berncert() -> int:
+    """How many calls are the package's own, from the caller of this one outwards; a warning names the line behind."""
+    count, frame = 0, inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("berncert."):
+        count, frame = count + 1, frame.f_back
+    return count

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_count
+from berncert.hardware import chosen_device
 
 Head = Callable[[Tensor], Tensor | npt.NDArray[Any]]
 """A function that takes (M, dim) features in [0,1]^dim and returns (M, K) logits; K = 1 is a regression."""
@@ -91,8 +92,8 @@ def _placement(
     tensors = chain(head.parameters(), head.buffers()) if isinstance(head, nn.Module) else iter(())
     own = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     if own is None:
-        return dtype or torch.float64, torch.device(device or "cpu")
-    return dtype or own.dtype, torch.device(device or own.device)
+        return dtype or torch.float64, chosen_device(device or "cpu")
+    return dtype or own.dtype, own.device if device is None else chosen_device(device)
 
 
 def _checked_logits(logits: object, points: Tensor, differentiable: bool) -> Tensor:
@@ -111,7 +112,8 @@ def _checked_logits(logits: object, points: Tensor, differentiable: bool) -> Ten
     if logits.ndim != 2 or logits.shape[0] != points.shape[0] or logits.shape[1] < 1:
         raise ValueError(
             f"expected logits of shape ({points.shape[0]}, K) for points of shape {tuple(points.shape)}, "
-            f"got {tuple(logits.shape)}; one row for each point, one column for each class (a regression has one)"
+            f"got {tuple(logits.shape)}; one row for each point, one column for each class (a regression has one; of a "
+            "score s of two classes make the columns -s and s)"
         )
     finite = logits.isfinite()
     if not finite.all():

@@ -9,6 +9,7 @@ correct time`, so that scripts written for that code read it; numbers are in ful
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,8 +66,8 @@ class Run:
     def label(self) -> str:
         """A short name; it says so if the head is the one before smoothing."""
         name = self.path.resolve().name.removesuffix(".tsv")
-        base = bool(self.about) and self.about["settings"].get("degree") == BASE and BASE not in name
-        return f"{name} ({BASE})" if base else name
+        base = bool(self.about) and self.about["settings"].get("degree") == BASE
+        return f"{name} ({BASE})" if base and BASE not in re.split(r"[\W_]+", name) else name
 
     @property
     def claim(self) -> Claim:

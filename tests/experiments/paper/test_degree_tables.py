@@ -51,3 +51,9 @@ def test_the_table_has_the_papers_figures_beside_its_construction_only(toy: Work
     assert [row["paper_natural"] for row in theirs.rows] == [95.07, 78.31, 94.59]
     assert "paper_natural" not in ours.rows[0]
     assert theirs.rows[0]["proven"] is None, "a base head has no proof"
+    assert [row["degree"] for row in ours.rows] == ["trained", "base", 1, 3]
+    trained, base = ours.rows[:2]
+    assert trained["natural"] == base["natural"], "they are the same function"
+    assert trained["proven"] <= trained["pgd"]
+    assert "The model itself is the row `trained`" in ours.note
+    assert "trained" not in theirs.note

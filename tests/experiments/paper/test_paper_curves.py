@@ -51,5 +51,7 @@ def test_a_record_is_not_measured_twice(toy: Work, tmp_path: Path) -> None:
     unable = experiment._replace(measure=lambda work: pytest.fail("measured again"))
     assert unable.record(toy, tmp_path) == json.loads(json.dumps(first))
     other = Work("small", toy.folder, None, toy.plan)
+    with pytest.raises(ValueError, match="expected a record of the small size"):
+        unable.record(other, tmp_path)
     with pytest.raises(pytest.fail.Exception, match="measured again"):
-        unable.record(other, tmp_path)  # a record of another size is none of this one
+        unable.record(toy, tmp_path, again=True)

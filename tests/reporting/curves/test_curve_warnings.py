@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -71,6 +72,10 @@ def test_a_classifier_that_is_constant_is_called_so(tmp_path: Path) -> None:
     assert note.startswith(
         "constant: every radius is inf because the smoothed classifier is constant, class 3: smoothing"
     )
+    file = tmp_path / "constant" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"table": {"constraints": {"fixed": [0, 1]}}}))
+    (note,) = warnings_about(curves_of([str(tmp_path / "constant")]))
+    assert "all changes that the constraints admit keep class 3" in note, "it may change its class elsewhere"
     two_classes = make_run(tmp_path / "two", [math.inf] * 3, correct=[1, 1, 0])  # of which only a box was asked about
     nearly = make_run(tmp_path / "nearly", [math.inf, math.inf, 9.0])
     stands = make_run(tmp_path / "stands", [math.inf] * 3, claim="ATTACK")

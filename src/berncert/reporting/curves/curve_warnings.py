@@ -32,12 +32,20 @@ def warnings_about(curves: Sequence[Curve]) -> list[str]:
 
 
 def constant_note(run: Run) -> str:
-    """A sentence about a classifier that gives every row one class, wherever it was certified; else nothing."""
+    """A sentence about a classifier that gives every row one class, wherever it was certified; else nothing.
+
+    Of a table with columns that may not change freely, more is not known of it than that these changes keep the class.
+    """
     if run.claim is not Claim.PROVEN or not len(run):
         return ""
     number = constant_class(run.rows["predict"].tolist(), run.radius.tolist())
     if number is None:
         return ""
+    if run.about.get("table", {}).get("constraints"):
+        return (
+            f"every radius is inf because all changes that the constraints admit keep class {number}: they admit too "
+            "little, or the smoothed classifier is constant"
+        )
     return (
         f"every radius is inf because the smoothed classifier is constant, class {number}: smoothing has ruined it "
         "(raise the degree), or the head never predicts anything else"
