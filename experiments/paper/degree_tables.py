@@ -32,7 +32,7 @@ class Table(NamedTuple):
     """Degree, or base -> natural accuracy, FGSM (if the paper has it) and PGD, in percent."""
     subjects: Mapping[str, str]
     """What a model is called in the table -> its name in the plan, or among the shipped models."""
-    images: int = 250
+    images: int = 125
     """Test images of the small size."""
 
     @property

@@ -37,7 +37,7 @@ SMALL_NETWORKS: Mapping[str, Changes] = {
     "resnet": {"architecture": "resnet", "options": {"depth": 8, "width": 16}},
     "wide_resnet": {"architecture": "wide_resnet", "options": {"depth": 10, "widen": 1}},
     "vgg": {"architecture": "vgg", "options": {"depth": 11, "width": 16}},
-    "densenet": {"architecture": "densenet", "options": {"depth": 16, "growth": 8}},
+    "densenet": {"architecture": "densenet", "options": {"depth": 10, "growth": 12}},
 }
 SMALL: Changes = {"attack_steps": 2, "batch_size": 128, "lr": 0.1, "epochs": 6, "test_limit": 500}
 HALF: Changes = {"train_limit": 25_000}
