@@ -49,7 +49,7 @@ def main(words: list[str] | None = None) -> int:
     console = Console()
     if "list" in chosen.names:
         for experiment in EXPERIMENTS.values():
-            console.print(f"{experiment.name:16} {experiment.title}", highlight=False)
+            console.print(f"{experiment.name:16} {experiment.title}", highlight=False, soft_wrap=True)
         return 0
     names = list(EXPERIMENTS) if "all" in chosen.names else chosen.names
     for name in names:

@@ -21,7 +21,7 @@ from experiments.paper.work import Experiment, Record, Work
 RADII = np.linspace(0, 1.5, 61)
 SHOWN = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 """Radii of the tables."""
-FEW = 125
+SOME, FEW = 250, 125
 """Test images of the small size where several models or degrees want a root search each."""
 PAPER_DEGREE = 1
 """That of all curves of the paper, unless it says otherwise."""
@@ -90,15 +90,15 @@ def _finite_mean(values: Floats) -> float | None:
 
 def measured_4(work: Work) -> Record:
     """CIFAR-10 beside randomized smoothing."""
-    theirs = Subject(work, "cifar10-paper")
+    theirs = Subject(work, "cifar10-paper", small=SOME)
     label = "the paper's (d=5, n=1)" if work.size == "full" else "the paper's, small (d=5, n=1)"
     lines = model_curves(label, theirs, PAPER_DEGREE, (ESTIMATE, FEATURES, PIXELS))
-    ours = Subject(work, "cifar10" if work.size != "toy" else "cifar10-ours-d6")
-    lines += model_curves("ours", ours, None, (PIXELS,))
+    lines += model_curves("ours, small (d=6)", Subject(work, "cifar10-ours-d6", small=SOME), None, (PIXELS,))
     if work.size != "toy":
+        lines += model_curves("ours, as shipped (d=10)", Subject(work, "cifar10", small=SOME), None, (PIXELS,))
         for label, run in named_runs(PUBLISHED, work.data_dir):
             lines.append(curve(label, PROBABLE, run.correct, run.radius))
-    return {"panels": [{"title": "CIFAR-10, every 20th test image", "curves": lines}], "bound": theirs.lipschitz_bound}
+    return {"panels": [{"title": "CIFAR-10", "curves": lines}], "bound": theirs.lipschitz_bound}
 
 
 def measured_5(work: Work) -> Record:
@@ -106,7 +106,7 @@ def measured_5(work: Work) -> Record:
     panels, crossings = [], []
     subjects = (("the paper's construction", "cifar10-paper", PAPER_DEGREE), ("ours", "cifar10-ours-d6", None))
     for label, name, degree in subjects:
-        subject = Subject(work, name)
+        subject = Subject(work, name, small=SOME)
         kinds = (ESTIMATE, FEATURES, PIXELS) if degree else (PIXELS,)
         lines = model_curves(label, subject, degree, kinds)
         attack = subject.run(Pgd(norm=2.0, radii=ATTACKED), degree)

@@ -19,6 +19,8 @@ BASE = "base"
 TRAINED = "trained"
 """The polynomial of a model that was trained as one: the model itself. Smoothing it again makes another of it."""
 TOY_DEGREES = (1, 3)
+LARGEST_GRID = 50_000
+"""Points of the grid of a degree, at most: seven degrees of five features, five of six."""
 
 
 class Table(NamedTuple):
@@ -73,17 +75,19 @@ TABLES = {
 
 def measured(table: Table, work: Work) -> Record:
     """All rows of all models of this table."""
-    degrees: list[int | str] = [BASE, *(TOY_DEGREES if work.size == "toy" else table.degrees)]
+    wanted = TOY_DEGREES if work.size == "toy" else table.degrees
     models = []
     for label, name in table.subjects.items():
         subject = Subject(work, name, table.images)
-        own = [TRAINED] if subject.is_polynomial else []
+        dim = subject.features.shape[1]
+        degrees: list[int | str] = [TRAINED, BASE] if subject.is_polynomial else [BASE]
+        degrees += [degree for degree in wanted if (degree + 1) ** dim <= LARGEST_GRID]
         models.append(
             {
-                "label": label, "model": name, "sha256": subject.checkpoint.sha256, "dim": subject.features.shape[1],
+                "label": label, "model": name, "sha256": subject.checkpoint.sha256, "dim": dim,
                 "images": len(subject.labels), "skip": subject.skip, "part": subject.images.part,
                 "lipschitz_bound": subject.lipschitz_bound,
-                "rows": [degree_row(subject, degree, table.epsilon) for degree in (*own, *degrees)],
+                "rows": [degree_row(subject, degree, table.epsilon) for degree in degrees],
             }
         )  # fmt: skip
     return {"epsilon": table.epsilon, "data_set": table.data_set, "models": models}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from benchmarks.report import Section, markdown
 from benchmarks.timing import made_by, origin
 from matplotlib.figure import Figure
 
+import berncert
 from berncert.certification.methods import Method
 from berncert.foundation.folders import write_whole
 from berncert.models.checkpoint import Checkpoint
@@ -50,7 +53,8 @@ class Work:
     def model(self, name: str) -> Path:
         """The folder of this model, trained by the plan if it is not yet."""
         recipe, changes = self.plan[name]
-        folder = self.folder / "models" / name
+        same = next(other for other, entry in self.plan.items() if entry == (recipe, changes))  # trained once for both
+        folder = self.folder / "models" / same
         recipe_with_changes = load_recipe(recipe, **changes)
         if not _is_trained(folder, recipe_with_changes.training.epochs):
             self.say(f"training {name}: {recipe_with_changes.training.epochs} epochs")
@@ -61,7 +65,8 @@ class Work:
         """A run of this method over test images; it resumes."""
         chosen = RunSettings(**settings)
         folder = self.folder / default_folder(model, method, chosen)
-        return execute(model, method, folder, chosen, data_dir=self.data_dir, command=shlex.join(sys.argv))
+        with degrees_may_be_low():
+            return execute(model, method, folder, chosen, data_dir=self.data_dir, command=shlex.join(sys.argv))
 
     def kept(self, name: str, make: Callable[[], Record]) -> Record:
         """What `make` returned when it was first called under this name."""
@@ -71,6 +76,14 @@ class Work:
             write_whole(file, json.dumps(make()).encode())
         kept: Record = json.loads(file.read_text())
         return kept
+
+
+@contextmanager
+def degrees_may_be_low() -> Iterator[None]:
+    """Within it, nothing warns of heads that smoothing has ruined: the tables are about just that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", berncert.SmoothingWarning)
+        yield
 
 
 def _is_trained(folder: Path, epochs: int) -> bool:

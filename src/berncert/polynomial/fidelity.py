@@ -26,6 +26,10 @@ MOST_PRODUCTS = 2 * 10**7
 """Of drawn points and coefficients: some milliseconds."""
 
 
+TIE = 64
+"""Units in the last place, of the greatest output, within which two outputs of a head are equal."""
+
+
 class SmoothingWarning(UserWarning):
     """A smoothed head predicts something else than its head does."""
 
@@ -39,7 +43,7 @@ class Fidelity:
     drawn: bool
     """Whether these were drawn from the whole cube; else they were the caller's own."""
     agreement: float | None
-    """The share of the points that both give the same class; None for one output, which has no class."""
+    """The share of the points that both give the same class, up to ties; None for one output, which has no class."""
     largest_difference: float
     """Of an output of the polynomial from that of the head, over all points and outputs."""
     constant: bool
@@ -96,11 +100,15 @@ class Comparison:
                 f"expected {smoothed.shape[1]} classes as on the grid, got {self.outputs.shape[1]}; the head must "
                 "return as many logits for every point"
             )
-        own, new = self.outputs.argmax(dim=1), smoothed.argmax(dim=1)
+        best, new = self.outputs.amax(dim=1), smoothed.argmax(dim=1)
+        chosen = self.outputs.gather(1, new[:, None].to(self.outputs.device)).squeeze(1)
+        tie = (
+            TIE * torch.finfo(self.outputs.dtype).eps * self.outputs.abs().amax()
+        )  # of outputs that only rounding parts
         return Fidelity(
-            points=len(own),
+            points=len(new),
             drawn=self.drawn,
-            agreement=float((own == new).double().mean()) if smoothed.shape[1] > 1 else None,
+            agreement=float((chosen >= best - tie).double().mean()) if smoothed.shape[1] > 1 else None,
             largest_difference=float((self.outputs - smoothed).abs().max()),
             constant=bool((new == new[0]).all()),
         )
