@@ -21,7 +21,7 @@ from experiments.paper.work import Experiment, Record, Work
 RADII = np.linspace(0, 1.5, 61)
 SHOWN = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 """Radii of the tables."""
-SOME, FEW = 250, 125
+SOME, FEW = 250, 100
 """Test images of the small size where several models or degrees want a root search each."""
 PAPER_DEGREE = 1
 """That of all curves of the paper, unless it says otherwise."""
