@@ -46,8 +46,8 @@ BENDING: Changes = {"head": "polynomial", "dim": 6, "degree": 2, "side": 8.0, "h
 TOY: Changes = {
     "dataset": "digits",
     "train_limit": 600,
-    "epochs": 3,
-    "batch_size": 50,
+    "epochs": 6,
+    "batch_size": 30,
     "crop": 0,
     "flip": False,
     "mean": None,
@@ -92,7 +92,7 @@ def _small() -> Plan:
 
 
 def _toy() -> Plan:
-    tiny = {**TOY, "options": {"depth": 8, "width": 4}, "architecture": "resnet", "attack_steps": 1, "lr": 0.05}
+    tiny = {**TOY, "options": {"depth": 8, "width": 4}, "architecture": "resnet", "attack_steps": 1, "lr": 0.1}
     plan: Plan = {f"{name}-paper": ("cifar10-paper", tiny) for name in DATA_SETS}
     plan |= {f"cifar10-{name}": ("cifar10-paper", tiny) for name in NETWORKS}
     plan |= {f"cifar10-plain-d{dim}": ("cifar10-paper", {**tiny, **UNATTACKED, "dim": dim}) for dim in DIMS}

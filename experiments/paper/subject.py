@@ -26,7 +26,7 @@ MAX_SECONDS = 2.0
 """Of the search for one row: a radius that it cuts off is valid, and counted as it is."""
 EXTRACTED = 100
 """Images in one batch of the extractor."""
-FULL, TOY = 500, 6
+FULL, TOY = 500, 10
 """Test images of the full size, as in the paper, and of the toy size."""
 
 

@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 import berncert
 from berncert.certification.methods import Method
 from berncert.foundation.folders import write_whole
-from berncert.models.checkpoint import Checkpoint
+from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.runs.execute import default_folder, execute
 from berncert.runs.records import Run
 from berncert.runs.settings import RunSettings
 from berncert.training.loop import train
-from berncert.training.recipes import load_recipe
+from berncert.training.recipes import Recipe, load_recipe
 
 PROGRAM = "experiments.paper"
 SIZES = ("small", "full", "toy")
@@ -55,10 +55,10 @@ class Work:
         recipe, changes = self.plan[name]
         same = next(other for other, entry in self.plan.items() if entry == (recipe, changes))  # trained once for both
         folder = self.folder / "models" / same
-        recipe_with_changes = load_recipe(recipe, **changes)
-        if not _is_trained(folder, recipe_with_changes.training.epochs):
-            self.say(f"training {name}: {recipe_with_changes.training.epochs} epochs")
-        train(recipe_with_changes, folder, data_dir=self.data_dir)
+        wanted = load_recipe(recipe, **changes)
+        if not _is_trained(folder, wanted):
+            self.say(f"training {name}: {wanted.training.epochs} epochs")
+            train(wanted, folder, data_dir=self.data_dir)
         return folder
 
     def run(self, model: Checkpoint, method: Method, **settings: Any) -> Run:
@@ -86,9 +86,14 @@ def degrees_may_be_low() -> Iterator[None]:
         yield
 
 
-def _is_trained(folder: Path, epochs: int) -> bool:
-    log = folder / "log.tsv"
-    return log.is_file() and len(log.read_text().splitlines()) > epochs
+def _is_trained(folder: Path, recipe: Recipe) -> bool:
+    """Whether the folder has the model of this recipe, trained to its end."""
+    if not (folder / FILE).is_file():
+        return False
+    about = open_checkpoint(folder).about
+    sections = ("data", "model", "training")
+    same = all(about["recipe"][name] == json.loads(json.dumps(recipe.as_dict()[name])) for name in sections)
+    return bool(same and about["epochs"] == recipe.training.epochs)
 
 
 _CURE = "restore it, or delete it to measure it anew"

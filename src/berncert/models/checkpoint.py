@@ -131,8 +131,8 @@ def save(
 def load(path: str | PathLike[str], *, base: bool = False) -> Any:
     """Load the model of a file, or one that is shipped with the package, in evaluation mode.
 
-    Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf" and "cifar10". The model computes what the saved
-    one computes. `base=True` loads it with its head as it was before smoothing.
+    Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf", "cifar10" and "svhn". The model computes what the
+    saved one computes. `base=True` loads it with its head as it was before smoothing.
     """
     return open_checkpoint(path).model(base=base)
 

@@ -43,6 +43,7 @@ def test_estimates_that_are_refuted_are_counted_right(toy: Work) -> None:
     assert counted["estimate_above_attack"] == sum(refutations)
     assert counted["proven_above_attack"] == 0
     assert counted["images"] == len(estimate)
+    assert counted["correct"] > 0, "otherwise nothing was counted"
 
 
 def test_a_record_is_not_measured_twice(toy: Work, tmp_path: Path) -> None:
