@@ -87,7 +87,7 @@ def measured(table: Table, work: Work) -> Record:
                 "label": label, "model": name, "sha256": subject.checkpoint.sha256, "dim": dim,
                 "images": len(subject.labels), "skip": subject.skip, "part": subject.images.part,
                 "lipschitz_bound": subject.lipschitz_bound,
-                "corner_distance": float(np.abs(subject.features - subject.features.round()).mean()),
+                "bend": subject.bend,
                 "rows": [degree_row(subject, degree, table.epsilon) for degree in degrees],
             }
         )  # fmt: skip
@@ -133,9 +133,9 @@ def sections(table: Table, record: Record) -> list[Section]:
 def _section(table: Table, record: Record, entry: Record) -> Section:
     part = f" ({entry['part']})" if entry["part"] else ""
     note = f"""{entry["images"]} test images{part}, {entry["dim"]} features, proven Lipschitz bound of the extractor
-        {number(entry["lipschitz_bound"])} in l2. Attacks and proofs at l-inf {number(record["epsilon"])}. A feature
-        is {number(entry["corner_distance"])} away from 0 or 1, whichever is nearer, in the mean: at corners of the cube
-        every degree is exact. Percent;
+        {number(entry["lipschitz_bound"])} in l2. Attacks and proofs at l-inf {number(record["epsilon"])}. The
+        best affine function leaves {percent(entry["bend"])} % of the base head's spread over the cube: that is how far
+        it bends, and what a low degree can take away. Percent;
         radii are means in l2 in which wrong images count 0, and so do those whose class holds in the whole cube, where
         the radius is infinite.{_unfinished(entry["rows"])}{_trained(entry["rows"])}"""
     columns = [

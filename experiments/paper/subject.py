@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from berncert.data import Dataset
 from berncert.foundation.arrays import Flags, Floats, Ints
 from berncert.models.checkpoint import Checkpoint, open_checkpoint
 from berncert.polynomial import SmoothedHead
+from berncert.polynomial.points import drawn_points
 from berncert.runs.records import Run
 from experiments.paper.work import Work, degrees_may_be_low
 
@@ -24,6 +26,8 @@ SHIPPED = ("mnist", "mnist-linf", "cifar10", "cifar100", "svhn")
 """Models that need no training here."""
 MAX_SECONDS = 2.0
 """Of the search for one row: a radius that it cuts off is valid, and counted as it is."""
+DRAWN = 2000
+"""Points of the cube at which an affine function is fitted to a head."""
 EXTRACTED = 100
 """Images in one batch of the extractor."""
 FULL, TOY = 500, 10
@@ -114,6 +118,13 @@ class Subject:
         assert isinstance(head, SmoothedHead)
         return head
 
+    @cached_property
+    def bend(self) -> float:
+        """How far the base head bends."""
+        base = self.checkpoint.base
+        assert base is not None
+        return bend_of(copy.deepcopy(base).double(), self.features.shape[1])
+
     def run(self, method: Method, degree: int | str | None = None) -> Run:
         """The method's run over the images, with the base head smoothed to this degree, or with the base head."""
         return self.work.run(self.checkpoint, method, degree=degree, skip=self.skip, limit=self.limit)
@@ -142,6 +153,16 @@ class Subject:
 
     def _kept(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return self.work.kept(f"{self.name}-{self.checkpoint.sha256[:12]}-{self.limit}-{key}", make)
+
+
+def bend_of(head: Callable[[torch.Tensor], torch.Tensor], dim: int) -> float:
+    """The share of a head's standard deviation over the cube that no affine function explains: 0 to 1."""
+    points = drawn_points(DRAWN, dim)
+    with torch.no_grad():
+        outputs = head(points).double()
+    columns = torch.cat([points, torch.ones(DRAWN, 1, dtype=torch.float64)], dim=1)
+    left = outputs - columns @ torch.linalg.lstsq(columns, outputs).solution
+    return float(left.std() / outputs.std())
 
 
 def accuracy_at(correct: Flags, radius: Floats, radii: Floats) -> list[float]:

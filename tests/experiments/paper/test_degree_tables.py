@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from experiments.paper import EXPERIMENTS
 from experiments.paper.degree_tables import TABLES, degree_row, measured, sections
-from experiments.paper.subject import Subject
+from experiments.paper.subject import Subject, bend_of
 from experiments.paper.work import Work
 
 from berncert.attacks.methods import Pgd
@@ -57,3 +58,15 @@ def test_the_table_has_the_papers_figures_beside_its_construction_only(toy: Work
     assert trained["proven"] <= trained["pgd"]
     assert "The model itself is the row `trained`" in ours.note
     assert "trained" not in theirs.note
+
+
+def test_a_head_that_does_not_bend_loses_nothing_at_any_degree(toy: Work) -> None:
+    (weight,) = torch.randn(1, 4, 3, dtype=torch.float64)
+    assert bend_of(lambda x: x @ weight.T, 3) == pytest.approx(0, abs=1e-12)
+    assert bend_of(lambda x: (x @ weight.T).square(), 3) > 0.05
+    record = EXPERIMENTS["bent-heads"].measure(toy)
+    for row in record["rows"]:
+        assert 0 <= row["bend"] <= 1
+        assert all(0 <= share <= 1 for share in (row["base"], *row["degrees"].values()))
+    (section,) = EXPERIMENTS["bent-heads"].sections(record)
+    assert [row["head"] for row in section.rows] == [row["head"] for row in record["rows"]]
