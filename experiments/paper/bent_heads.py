@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from benchmarks.report import Column, Section
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from torch import Tensor
@@ -43,7 +45,9 @@ def measured(work: Work) -> Record:
     own = subject.checkpoint.base
     assert own is not None
     heads: dict[str, Any] = {"the model's own": own.double()}
-    heads |= {name: _outputs(make().fit(features, train.labels.numpy())) for name, make in HEADS.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # over-trained or not: it is a head
+        heads |= {name: _outputs(make().fit(features, train.labels.numpy())) for name, make in HEADS.items()}
     rows = []
     with Bar("heads", total=len(heads)) as bar:
         for done, (name, head) in enumerate(heads.items()):
@@ -90,8 +94,8 @@ def sections(record: Record) -> list[Section]:
         *(Column(degree, f"n = {degree}", at(degree), percent) for degree in record["rows"][0]["degrees"]),
     ]
     note = f"""Natural accuracy in percent of {record["images"]} test images of MNIST, on the five features of
-        `{record["model"]}`; heads other than its own are fitted to the features of {record["training_images"]:,} training images. `bend`:
-        the share of a head's spread over the cube that no affine function explains."""
+        `{record["model"]}`; heads other than its own are fitted to the features of {record["training_images"]:,}
+        training images. `bend`: the share of a head's spread over the cube that no affine function explains."""
     return [Section.of("heads", "Heads that bend, and what each degree leaves of them", note, columns, record["rows"])]
 
 
