@@ -40,21 +40,31 @@ CAPTIONS = {
     "attack": "left by PGD, in pixels",
     "probable": "randomized smoothing, published",
 }
-PANEL, HEIGHT, TOP, BOTTOM = 4.4, 4.6, 0.78, 1.25
-"""Inches: width of a panel, height of the picture, and what is left above and below the panels."""
+PANEL, AXES, TOP = 4.4, 2.6, 0.78
+"""Inches: width of a panel, height of its axes, and what is above them."""
+LEAST_WIDTH, LINE = 9.4, 0.2
+"""Inches: of the picture, so that its title has room, and the height of a line of a legend."""
 
 
 def curves_figure(message: str, panels: Sequence[Mapping[str, Any]], radii: Floats) -> Figure:
     """All panels side by side, a legend of models under each, one of claims under the title."""
-    width = max(6.4, PANEL * len(panels) + 0.5)
-    figure = Figure(figsize=(width, HEIGHT), facecolor="white")
+    width = max(LEAST_WIDTH, PANEL * len(panels) + 0.5)
+    bottom = 0.62 + LINE * max(_legend_lines(panel) for panel in panels)
+    height = TOP + AXES + bottom
+    figure = Figure(figsize=(width, height), facecolor="white")
     step = (width - 0.5) / len(panels)
     for number, panel in enumerate(panels):
-        place = ((0.62 + number * step) / width, BOTTOM / HEIGHT, (step - 0.42) / width, 1 - (TOP + BOTTOM) / HEIGHT)
+        place = ((0.62 + number * step) / width, bottom / height, (step - 0.42) / width, AXES / height)
         _draw_panel(figure.add_axes(place), panel, radii, first=number == 0)
-    figure.text(0.12 / width, 1 - 0.27 / HEIGHT, message, **MESSAGE)
-    _claims(figure, panels, 0.08 / width, 1 - 0.34 / HEIGHT)
+    figure.text(0.12 / width, 1 - 0.27 / height, message, **MESSAGE)
+    _claims(figure, panels, 0.08 / width, 1 - 0.34 / height)
     return figure
+
+
+def _legend_lines(panel: Mapping[str, Any]) -> int:
+    """The lines of the legend of models under a panel."""
+    models = list(dict.fromkeys(line["label"] for line in panel["curves"]))
+    return 0 if len(models) < 2 else -(-len(models) // _columns(models))
 
 
 def _draw_panel(axes: Axes, panel: Mapping[str, Any], radii: Floats, *, first: bool) -> None:
@@ -77,7 +87,7 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], radii: Floats, *, first: b
     if len(models) > 1:
         handles = [Line2D([], [], color=colour, linewidth=2) for colour in colours.values()]
         names = [textwrap.fill(label, 30) for label in models]
-        axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=_columns(models),
+        axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=_columns(models),
                     frameon=False, fontsize=SMALL, labelcolor=INK, handlelength=1.4, columnspacing=1.2)  # fmt: skip
 
 
