@@ -17,13 +17,14 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LESS = {  # what a command begins with -> what is added, so that it does all that it does, on less
     "berncert train cifar10": "--epochs 1 --train-limit 64 --test-limit 16 --option width=16",
+    "berncert train svhn": "--epochs 1 --train-limit 64 --test-limit 16 --option width=16",
     "berncert train mnist": "--epochs 1 --train-limit 256 --test-limit 64",
     "berncert train digits": "--epochs 1",
     "berncert certify mnist": "--limit 20",
     "python -m experiments.": "--help",
     "python -m benchmarks.": "--help",
 }
-NEEDS_DATA = re.compile(r"\b(mnist|cifar10|cohen2019|salman2019)\b(?!=)")
+NEEDS_DATA = re.compile(r"\b(mnist|cifar10|svhn|cohen2019|salman2019)\b(?!=)")
 
 
 def pages_with(fence: str) -> list[Path]:
