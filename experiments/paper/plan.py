@@ -81,7 +81,6 @@ def _small() -> Plan:
     short = {**SMALL, **_precision()}
     base = {**short, **SMALL_NETWORKS["resnet"]}
     plan: Plan = {f"{name}-paper": ("cifar10-paper", {**base, **changes}) for name, changes in COLOURS.items()}
-    plan["cifar100-paper"] = ("cifar10-paper", {**base, **COLOURS["cifar100"], "epochs": 3})
     plan["mnist-paper"] = ("mnist-paper", {**short, "options": {"depth": 8, "width": 8}, "epochs": 3, "lr": 0.05})
     plan |= {f"cifar10-{name}": ("cifar10-paper", {**short, **HALF, **SMALL_NETWORKS[name]}) for name in NETWORKS}
     plan |= {f"cifar10-plain-d{dim}": ("cifar10-paper", {**base, **HALF, **UNATTACKED, "dim": dim}) for dim in DIMS}
