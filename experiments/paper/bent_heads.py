@@ -20,7 +20,7 @@ from berncert import data
 from berncert.foundation.arrays import Floats, Ints
 from berncert.foundation.progress import Bar
 from experiments.paper.degree_tables import TABLES, TOY_DEGREES, percent
-from experiments.paper.subject import EXTRACTED, Subject, bend_of
+from experiments.paper.subject import Subject, bend_of
 from experiments.paper.work import Experiment, Record, Work, degrees_may_be_low
 
 TRAINING = {"small": 3000, "full": 3000, "toy": 100}
@@ -38,10 +38,7 @@ def measured(work: Work) -> Record:
     subject = Subject(work, "mnist-paper", small=250)
     degrees = TOY_DEGREES if work.size == "toy" else TABLES["table-mnist"].degrees
     train = data.load(subject.data_set, "train", data_dir=work.data_dir, limit=TRAINING[work.size])
-    extractor = subject.checkpoint.extractor
-    assert extractor is not None
-    with torch.no_grad():
-        features = torch.cat([extractor(part) for part in torch.split(train.images.double(), EXTRACTED)]).numpy()
+    features = subject.extracted(train)
     own = subject.checkpoint.base
     assert own is not None
     heads: dict[str, Any] = {"the model's own": own.double()}

@@ -91,9 +91,9 @@ def _finite_mean(values: Floats) -> float | None:
 def measured_4(work: Work) -> Record:
     """CIFAR-10 beside randomized smoothing."""
     theirs = Subject(work, "cifar10-paper", small=SOME)
-    label = "the paper's (d=5, n=1)" if work.size == "full" else "the paper's, small (d=5, n=1)"
-    lines = model_curves(label, theirs, PAPER_DEGREE, (ESTIMATE, FEATURES, PIXELS))
-    lines += model_curves("ours, small (d=6)", Subject(work, "cifar10-ours-d6", small=SOME), None, (PIXELS,))
+    size = "" if work.size == "full" else ", small"
+    lines = model_curves(f"the paper's{size} (d=5, n=1)", theirs, PAPER_DEGREE, (ESTIMATE, FEATURES, PIXELS))
+    lines += model_curves(f"ours{size} (d=6)", Subject(work, "cifar10-ours-d6", small=SOME), None, (PIXELS,))
     if work.size != "toy":
         lines += model_curves("ours, as shipped (d=10)", Subject(work, "cifar10", small=SOME), None, (PIXELS,))
         for label, run in named_runs(PUBLISHED, work.data_dir):

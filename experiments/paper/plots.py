@@ -13,9 +13,10 @@ from matplotlib.lines import Line2D
 
 from berncert.certification.status import Claim
 from berncert.foundation.arrays import Floats
-from berncert.foundation.palette import GREY, INK, PALE, SMALL
+from berncert.foundation.palette import GREY, INK, SMALL
 from berncert.reporting.curves.figure import COLOURS, STYLES
 from berncert.reporting.picture_text import MESSAGE
+from experiments.axes import quiet_axes
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "estimate": STYLES[Claim.ESTIMATE],
@@ -79,11 +80,7 @@ def _draw_panel(axes: Axes, panel: Mapping[str, Any], radii: Floats, *, first: b
     axes.set_xlabel(rf"radius, $\ell_2$, in {' or '.join(sorted(spaces))}", fontsize=9.5, color=INK)
     if first:
         axes.set_ylabel("correct, and holding (%)", fontsize=9.5, color=INK)
-    axes.grid(axis="y", color=PALE, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    quiet_axes(axes)
     if len(models) > 1:
         handles = [Line2D([], [], color=colour, linewidth=2) for colour in colours.values()]
         names = [textwrap.fill(label, 30) for label in models]

@@ -22,8 +22,6 @@ from berncert.polynomial.points import drawn_points
 from berncert.runs.records import Run
 from experiments.paper.work import Work, degrees_may_be_low
 
-SHIPPED = ("mnist", "mnist-linf", "cifar10", "cifar100", "svhn")
-"""Models that need no training here."""
 MAX_SECONDS = 2.0
 """Of the search for one row: a radius that it cuts off is valid, and counted as it is."""
 DRAWN = 2000
@@ -55,8 +53,7 @@ class Subject:
     @cached_property
     def checkpoint(self) -> Checkpoint:
         """The model, trained first if it is not yet."""
-        is_shipped = self.name in SHIPPED and self.name not in self.work.plan
-        return open_checkpoint(self.name if is_shipped else self.work.model(self.name))
+        return open_checkpoint(self.work.model(self.name) if self.name in self.work.plan else self.name)
 
     @cached_property
     def skip(self) -> int:
@@ -92,10 +89,14 @@ class Subject:
     @cached_property
     def features(self) -> Floats:
         """Where the extractor puts them."""
+        return self.extracted(self.images)
+
+    def extracted(self, images: Dataset) -> Floats:
+        """Where the extractor puts these images."""
         extractor = self.checkpoint.extractor
         assert extractor is not None
         with torch.no_grad():
-            parts = torch.split(self.images.images.double(), EXTRACTED)
+            parts = torch.split(images.images.double(), EXTRACTED)
             return torch.cat([extractor(part) for part in parts]).numpy()
 
     @cached_property

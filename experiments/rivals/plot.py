@@ -14,9 +14,10 @@ from matplotlib.lines import Line2D
 
 from berncert.certification.status import Claim
 from berncert.foundation.arrays import Floats
-from berncert.foundation.palette import GREY, INK, PALE, SMALL
+from berncert.foundation.palette import GREY, INK, SMALL
 from berncert.reporting.curves.figure import COLOURS, STYLES
 from berncert.reporting.picture_text import norm_symbol
+from experiments.axes import quiet_axes
 from experiments.rivals.points import Picture, Point
 
 OURS, OTHERS = COLOURS[:2] + COLOURS[5:6] + COLOURS[2:3], (COLOURS[3], COLOURS[6], COLOURS[4], COLOURS[7], COLOURS[8])
@@ -120,11 +121,7 @@ def _apart(heights: Sequence[float], gap: float, top: float) -> list[float]:
 def _name_axes(axes: Axes, norm: float) -> None:
     axes.set_xlabel(f"radius in the {norm_symbol(norm)} norm, pixel units", fontsize=9.5, color=INK)
     axes.set_ylabel("certified accuracy (% of the images)", fontsize=9.5, color=INK)
-    axes.grid(axis="y", color=PALE, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    quiet_axes(axes)
 
 
 def _legend(figure: Figure, handles: Mapping[Claim, Sequence[tuple[Line2D, str]]], points: bool) -> None:

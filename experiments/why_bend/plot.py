@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from berncert.foundation.palette import CLASS_STYLES, GREY, INK, PALE, SMALL
+from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL
+from experiments.axes import quiet_axes
 from experiments.why_bend.plan import ARMS, CHOSEN_BY, DIMS, RADII
 from experiments.why_bend.tables import Cell
 
@@ -68,9 +69,5 @@ def _over_radius(axes: Axes, cells: Mapping[tuple[str, int], Cell]) -> None:
 
 
 def _quiet(axes: Axes) -> None:
-    axes.grid(axis="y", color=PALE, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    quiet_axes(axes)
     axes.xaxis.label.set(fontsize=9.5, color=INK)

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from berncert.foundation.arrays import Floats
-from berncert.foundation.palette import CLASS_STYLES, GREY, INK, PALE, SMALL
+from berncert.foundation.palette import CLASS_STYLES, GREY, INK, SMALL
 from berncert.reporting.picture_text import DETAIL, MESSAGE
+from experiments.axes import quiet_axes
 from experiments.paper.regression.measure_curves import TEST, read_column
 from experiments.paper.regression.problem import truth
 from experiments.paper.work import Record
@@ -102,9 +103,5 @@ def _title(axes: Axes, message: str, detail: str) -> None:
 
 
 def _quiet(axes: Axes) -> None:
-    axes.grid(axis="y", color=PALE, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=SMALL, length=3, width=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(color=GREY, linewidth=0.6)
+    quiet_axes(axes)
     axes.xaxis.label.set(fontsize=9.5, color=INK)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from experiments.paper import plan
 from experiments.paper.degree_tables import TABLES
-from experiments.paper.subject import SHIPPED
 from experiments.paper.work import SIZES
 
+from berncert.models.checkpoint import shipped_models
 from berncert.training.recipes import load_recipe
 
 
@@ -19,7 +19,7 @@ def test_every_recipe_of_the_plan_is_valid(size: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_table_finds_its_models(size: str) -> None:
-    known = {*plan.models(size), *SHIPPED}
+    known = {*plan.models(size), *shipped_models()}
     assert all(name in known for table in TABLES.values() for name in table.subjects.values())
 
 
