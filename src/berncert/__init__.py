@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
     from berncert.polynomial import Fidelity as Fidelity
+    from berncert.polynomial import PolynomialHead as PolynomialHead
     from berncert.polynomial import SmoothedHead as SmoothedHead
     from berncert.polynomial import SmoothingWarning as SmoothingWarning
+    from berncert.polynomial import SumHead as SumHead
     from berncert.polynomial import choose_degree as choose_degree
     from berncert.polynomial import smooth as smooth
     from berncert.training.certified_loss import certified_loss as certified_loss
@@ -57,7 +59,9 @@ _HOMES = {
     ),
     "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
-    "polynomial": ("Fidelity", "SmoothedHead", "SmoothingWarning", "choose_degree", "smooth"),
+    "polynomial": (
+        "Fidelity", "PolynomialHead", "SmoothedHead", "SmoothingWarning", "SumHead", "choose_degree", "smooth",
+    ),
     "training.certified_loss": ("certified_loss",),
     "training.loop": ("train",),
 }  # fmt: skip

@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "distances": {
         "architecture": "distnet", "norm": float("inf"), "options": {"depth": 1, "width": 8}, "side": 3.0, "ema": 0.5,
     },
+    "affine in many features": {"dataset": "digits", "dim": 20, "head": "affine", "train_limit": 60, "side": 8.0},
     "convolutions": {
         "dataset": "digits", "architecture": "resnet", "options": {"depth": 8, "width": 4}, "dim": 10,
         "crop": 1, "flip": True, "train_limit": 60, "batch_size": 30, "side": 8.0,

@@ -18,7 +18,7 @@ from berncert.certification.methods import Exact
 from berncert.certification.results import Rows
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +52,7 @@ class Ranges(Rows):
 
 
 def bounds(
-    smoothed: SmoothedHead,
+    head: PolynomialHead,
     lower: Any = 0.0,
     upper: Any = 1.0,
     *,
@@ -70,13 +70,13 @@ def bounds(
         which still holds, and the status says so. threads, progress: as in `certify`.
     """
     method = Exact(tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
-    low, high = _boxes(smoothed, lower, upper)
+    low, high = _boxes(head, lower, upper)
     around = Questions.plain(low)._replace(low=low, high=high)
-    return ranges(smoothed, around, method, threads=threads, progress=progress)
+    return ranges(head, around, method, threads=threads, progress=progress)
 
 
 def ranges(
-    smoothed: SmoothedHead,
+    head: PolynomialHead,
     around: Questions,
     method: Exact,
     *,
@@ -88,11 +88,13 @@ def ranges(
         reach = around.target[:, None] / around.weight * (1 + 2.0**-50) + 2.0**-50
         low, high = np.maximum(around.low, around.features - reach), np.minimum(around.high, around.features + reach)
         around = around._replace(low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf))
-    coefficients = smoothed.coefficients.detach().cpu().double().numpy()
+    if head.affine is not None or len(head.terms) != 1:
+        raise TypeError(f"expected a SmoothedHead, got a {type(head).__name__}, whose ranges are not proven yet")
+    coefficients = head.in_float64().tensors[0].numpy()
     problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
     exponent = math.frexp(float(np.abs(coefficients).max()))[1]
     workers = usable_cores() if threads is None else checked_count("threads", threads)
-    found = _Found.empty(len(around.low), len(coefficients), smoothed.dim)
+    found = _Found.empty(len(around.low), len(coefficients), head.dim)
     for held, rows in patterns_of(around.low, around.high):
         _search(problem, around, held, rows, workers, method.max_seconds, progress, found)
     with np.errstate(over="ignore"):
@@ -178,13 +180,13 @@ def _at_points(problem: Problem, points: Floats, part: _Found) -> None:
         part.bound[i] = part.value[i] - problem.rounding
 
 
-def _boxes(smoothed: SmoothedHead, lower: Any, upper: Any) -> tuple[Floats, Floats]:
+def _boxes(head: PolynomialHead, lower: Any, upper: Any) -> tuple[Floats, Floats]:
     """(N, d) each, in float64, inside the cube; N = 1 for a single box."""
-    low, high = (checked_points(side, name, smoothed.dim) for side, name in ((lower, "lower"), (upper, "upper")))
+    low, high = (checked_points(side, name, head.dim) for side, name in ((lower, "lower"), (upper, "upper")))
     shape = np.broadcast_shapes(low.shape, high.shape)
     if ((low < 0) | (high > 1)).any():
         raise ValueError(
-            f"expected a box inside the cube [0, 1]^{smoothed.dim}, got lower down to {low.min()} and upper up to "
+            f"expected a box inside the cube [0, 1]^{head.dim}, got lower down to {low.min()} and upper up to "
             f"{high.max()}; nothing is known of the head outside the cube"
         )
     return checked_box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), shape)

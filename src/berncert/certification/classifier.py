@@ -9,7 +9,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from berncert.extractor import FrozenNetwork, LipschitzTable, freeze, lipschitz_table
-from berncert.polynomial import SmoothedHead, smooth
+from berncert.polynomial import PolynomialHead
+from berncert.polynomial.sum_head import smoothed_head
 
 
 class Classifier(nn.Module):
@@ -26,7 +27,7 @@ class Classifier(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """The logits (N, K); of a frozen extractor and a smoothed head in float64, as they are certified."""
         features = self.extractor(images)
-        certified = isinstance(self.extractor, FrozenNetwork) and isinstance(self.head, SmoothedHead)
+        certified = isinstance(self.extractor, FrozenNetwork) and isinstance(self.head, PolynomialHead)
         return cast(Tensor, self.head(features.double() if certified else features))
 
     def smooth(self, degree: int | Sequence[int], *, dim: int | None = None, points: Any = None) -> Classifier:
@@ -34,10 +35,10 @@ class Classifier(nn.Module):
 
         `head.fidelity` of the result says how far both heads agree, at `points` of the features: see `berncert.smooth`.
         """
-        if isinstance(self.head, SmoothedHead):
-            raise TypeError("expected a head that is not smoothed yet, got a SmoothedHead; smooth the original model")
+        if isinstance(self.head, PolynomialHead):
+            raise TypeError("expected a head that is not smoothed yet, got a smoothed one; smooth the original model")
         head = copy.deepcopy(self.head).double()
-        return Classifier(self.extractor, smooth(head, dim or _features_of(self), degree, points=points))
+        return Classifier(self.extractor, smoothed_head(head, dim or _features_of(self), degree, points=points))
 
     def lipschitz_table(
         self, input_shape: Sequence[int], norm: float = 2, *, progress: bool | None = None

@@ -20,7 +20,7 @@ from berncert.certification.status import Status
 from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in (torch.float64, torch.float32)}
 """Some functions compute several times x on the way."""
@@ -31,7 +31,7 @@ UP = 1 + 2.0**-46  # more than undoes it
 
 @overload
 def certify(
-    model: SmoothedHead, inputs: Any, *, norm: float = ..., weights: Any = ..., lower: Any = ..., upper: Any = ...,
+    model: PolynomialHead, inputs: Any, *, norm: float = ..., weights: Any = ..., lower: Any = ..., upper: Any = ...,
     tolerance: float = ..., max_boxes: int = ..., max_seconds: float | None = ..., radius: float | None = ...,
     threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
 ) -> Certificates: ...  # fmt: skip
@@ -42,7 +42,7 @@ def certify(
     progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
 ) -> ImageCertificates: ...  # fmt: skip
 def certify(
-    model: SmoothedHead | Classifier,
+    model: PolynomialHead | Classifier,
     inputs: Any,
     *,
     norm: float = Exact.norm,
@@ -98,7 +98,7 @@ def certify(
     method = Exact(
         norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name
     )
-    if isinstance(model, SmoothedHead):
+    if isinstance(model, PolynomialHead):
         return certify_features(
             model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
         )
@@ -155,7 +155,7 @@ class ImageProver(PreparedModel):
         if self.method.radius is not None:
             needed = (self.method.radius * (bound + growth) + 2 * error) * UP
             target = np.where(np.isfinite(needed), needed, 0.0)  # what is infinite proves nothing
-        assert isinstance(self.head, SmoothedHead)
+        assert isinstance(self.head, PolynomialHead)
         inner = certify_features(
             self.head, features, self.method, norm=q, target=target, threads=self.threads, progress=self.progress
         )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
+from berncert.certification.affine_search import AffineSearch
 from berncert.certification.box_search import Answers, Questions, classify, solve
 from berncert.certification.inputs import checked_box, checked_features, checked_weights
 from berncert.certification.kernels import search
 from berncert.certification.kernels.problem import Problem, pose
 from berncert.certification.methods import Exact
+from berncert.certification.nearest_class import solve_wanted
 from berncert.certification.results import Certificates
 from berncert.certification.status import Status
-from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.foundation.arrays import Floats, Ints
+from berncert.polynomial import PolynomialHead
 
 STATUS = {
     search.PROVEN: Status.PROVEN,
@@ -30,8 +32,40 @@ DECIDING = 1e-3
 """How closely witnesses are looked for where a decision is asked for: the tolerance plays no part in it."""
 
 
+class Search(Protocol):
+    """A head, posed as a problem."""
+
+    @property
+    def rounding(self) -> float:
+        """How far a margin that is computed, in units of `classify`, may be from the exact one."""
+
+    def classify(self, features: Floats) -> tuple[Ints, Floats]:
+        """The class of each row, and by how much it leads."""
+
+    def solve(
+        self,
+        questions: Questions,
+        *,
+        threads: int | None = None,
+        max_seconds: float | None = None,
+        progress: bool | None = None,
+    ) -> Answers:
+        """The answer to each question."""
+
+    def solve_wanted(
+        self,
+        questions: Questions,
+        wanted: Ints,
+        *,
+        threads: int | None = None,
+        max_seconds: float | None = None,
+        progress: bool | None = None,
+    ) -> Answers:
+        """For each row, how far it is to the points of its box that are given the wanted class."""
+
+
 def certify_features(
-    smoothed: SmoothedHead,
+    head: PolynomialHead,
     features: Any,
     method: Exact,
     *,
@@ -47,8 +81,8 @@ def certify_features(
 
     norm: instead of the method's. target: a radius for each row at which to decide, instead of the method's.
     """
-    x = np.array(checked_features(smoothed, features), order="C")  # a copy: read-only arrays would compile again
-    problem = posed(smoothed, method, norm)
+    x = np.array(checked_features(head, features), order="C")  # a copy: read-only arrays would compile again
+    problem = posed(head, method, norm)
     if target is None:
         target = np.full(len(x), math.inf if method.radius is None else method.radius)
     questions = Questions.plain(x, target)
@@ -57,10 +91,10 @@ def certify_features(
     tied = np.zeros(len(x), np.bool_)
     if lower is not None or upper is not None:
         low, high = checked_box(lower, upper, x.shape)
-        predicted, lead = classify(problem, x)
+        predicted, lead = problem.classify(x)
         tied = lead <= 2 * problem.rounding
         questions = questions._replace(low=low, high=high, predicted=predicted)
-    found = solve(problem, questions, threads=threads, max_seconds=method.max_seconds, progress=progress)
+    found = problem.solve(questions, threads=threads, max_seconds=method.max_seconds, progress=progress)
     found.radius[tied], found.status[tied] = 0.0, search.TIE
     if method.radius is None:
         return certificates(found)
@@ -68,14 +102,43 @@ def certify_features(
     return replace(certificates(found), status=np.array(ends, dtype=object))
 
 
-def posed(smoothed: SmoothedHead, method: Exact, norm: float | None = None) -> Problem:
-    """The problem of the smoothed head, in the terms of the kernels."""
-    return pose(
-        smoothed.coefficients.detach().cpu().double().numpy(),
-        norm=method.norm if norm is None else norm,
-        tolerance=method.tolerance if method.radius is None else DECIDING,
-        max_boxes=method.max_boxes,
-    )
+def posed(head: PolynomialHead, method: Exact, norm: float | None = None) -> Search:
+    """The problem of the head, ready to be searched: the way depends on what it is a sum of."""
+    options: dict[str, Any] = {
+        "norm": method.norm if norm is None else norm,
+        "tolerance": method.tolerance if method.radius is None else DECIDING,
+        "max_boxes": method.max_boxes,
+    }
+    tensors = [tensor.numpy() for tensor in head.in_float64().tensors]
+    if head.affine is None and len(head.terms) == 1:
+        return DenseSearch(pose(tensors[0], **options))
+    if head.affine is not None and not head.terms:
+        return AffineSearch.of(tensors[0], tensors[1], **options)
+    raise NotImplementedError("sums with terms")
+
+
+@dataclass(frozen=True)
+class DenseSearch:
+    """The problem of one polynomial in all features."""
+
+    problem: Problem
+
+    @property
+    def rounding(self) -> float:
+        """How far a margin that is computed may be from the exact one."""
+        return self.problem.rounding
+
+    def classify(self, features: Floats) -> tuple[Ints, Floats]:
+        """The class of each row, and by how much it leads."""
+        return classify(self.problem, features)
+
+    def solve(self, questions: Questions, **options: Any) -> Answers:
+        """The answer to each question."""
+        return solve(self.problem, questions, **options)
+
+    def solve_wanted(self, questions: Questions, wanted: Ints, **options: Any) -> Answers:
+        """The answer to each question about a wanted class."""
+        return solve_wanted(self.problem, questions, wanted, **options)
 
 
 def certificates(found: Answers) -> Certificates:

@@ -19,7 +19,7 @@ from berncert.extractor.proof_cache import proven
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Floats
 from berncert.foundation.progress import Bar
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 
@@ -41,7 +41,7 @@ class PreparedModel:
         progress: bool | None = None,
         any_head: bool = False,
     ) -> None:
-        if not isinstance(model, Classifier) or not (any_head or isinstance(model.head, SmoothedHead)):
+        if not isinstance(model, Classifier) or not (any_head or isinstance(model.head, PolynomialHead)):
             head = f" with a {type(model.head).__name__}" if isinstance(model, Classifier) else ""
             raise TypeError(
                 f"expected a SmoothedHead, or a Classifier with one, got {type(model).__name__}{head}; make one with "

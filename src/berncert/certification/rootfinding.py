@@ -24,7 +24,7 @@ from berncert.certification.prepared_model import PreparedModel
 from berncert.certification.results import Estimates, ImageEstimates
 from berncert.foundation.arrays import Floats, Ints
 from berncert.foundation.progress import Bar
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 TOLERANCE = 1.49012e-8  # scipy's leastsq: both the sum of squares' and the solution's; the paper ran with these
 SMALLEST_TOLERANCE = float(np.finfo(np.float64).eps)  # leastsq has gtol = 0; this is as close as least_squares goes
@@ -77,7 +77,7 @@ class PlainHead:
 class BoundarySystem:
     """Phi as a function of the features, with ranks and slack fixed at x0; counts its evaluations."""
 
-    def __init__(self, head: SmoothedHead | PlainHead, start: Floats, conservatism: float | None) -> None:
+    def __init__(self, head: PolynomialHead | PlainHead, start: Floats, conservatism: float | None) -> None:
         self.head = head
         self.start = start
         logits = self._logits(start)
@@ -135,7 +135,7 @@ SOLVERS = {
 
 @overload
 def estimate(
-    model: SmoothedHead, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
+    model: PolynomialHead, inputs: Any, *, solver: str = ..., norm: float = ..., conservatism: float | None = ...,
     jacobian: str = ..., progress: bool | None = ...,
 ) -> Estimates: ...  # fmt: skip
 @overload
@@ -144,7 +144,7 @@ def estimate(
     jacobian: str = ..., progress: bool | None = ...,
 ) -> ImageEstimates: ...  # fmt: skip
 def estimate(
-    model: SmoothedHead | Classifier,
+    model: PolynomialHead | Classifier,
     inputs: Any,
     *,
     solver: str = Estimate.solver,
@@ -188,7 +188,7 @@ def estimate(
 
 
 def estimate_features(
-    head: SmoothedHead | PlainHead, features: Any, method: Estimate, progress: bool | None = None
+    head: PolynomialHead | PlainHead, features: Any, method: Estimate, progress: bool | None = None
 ) -> Estimates:
     """The estimates of features of the cube."""
     head = _in_float64(head)
@@ -224,7 +224,7 @@ class ImageEstimator(PreparedModel):
         super().__init__(model, input_shape, norm=method.norm, batch_size=batch_size, progress=progress, any_head=True)
         self.method = method
         head, dim = model.head, self.extractor.dim
-        self.searched = head if isinstance(head, SmoothedHead) else PlainHead(head, dim)
+        self.searched = head if isinstance(head, PolynomialHead) else PlainHead(head, dim)
 
     def __call__(self, batch: Batch) -> ImageEstimates:
         """The estimate of each image; as in `certify`, by the norm of the features that gives it most."""
@@ -253,7 +253,7 @@ class _Found(NamedTuple):
     evaluations: int
 
 
-def _solve(head: SmoothedHead | PlainHead, start: Floats, method: Estimate) -> _Found:
+def _solve(head: PolynomialHead | PlainHead, start: Floats, method: Estimate) -> _Found:
     """Minimise the solver's sum of squares from x0 over all of R^d."""
     choice = SOLVERS[method.solver]
     system = choice.system(head, start, method.conservatism)
@@ -280,14 +280,14 @@ def _lengths(differences: Floats, norm: float) -> Floats:
     return lengths
 
 
-def _in_float64(head: SmoothedHead | PlainHead) -> SmoothedHead | PlainHead:
+def _in_float64(head: PolynomialHead | PlainHead) -> PolynomialHead | PlainHead:
     """The same head in float64 on the CPU: finite differences of float32 values would be noise."""
     if isinstance(head, PlainHead):
         return head
-    if not isinstance(head, SmoothedHead):
+    if not isinstance(head, PolynomialHead):
         got = type(head).__name__
         raise TypeError(f"expected a SmoothedHead, or a Classifier with one, got {got}; make one with berncert.smooth")
-    return SmoothedHead(head.coefficients.detach().to("cpu", torch.float64))
+    return head.in_float64()
 
 
 def _shown(total: int, progress: bool | None) -> Iterator[int]:

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Explain the image, print the explanation, draw the picture."""
     from berncert.models.checkpoint import open_checkpoint
-    from berncert.polynomial import SmoothedHead
+    from berncert.polynomial import PolynomialHead
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
     from berncert.runs.execute import check_provable, chosen_classifier, with_data
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
         output.print_json(explained.as_json() | {"picture": picture and str(picture)})
     else:
         _show(explained, picture)
-        if isinstance(model.head, SmoothedHead) and model.head.fidelity:
+        if isinstance(model.head, PolynomialHead) and model.head.fidelity:
             output.console().print(f"fidelity to the base head: {model.head.fidelity}")
 
 

@@ -86,12 +86,11 @@ def _parts(inspection: Inspection) -> dict[str, str]:
     if head is None:
         kind = inspection.head_summary.get("kind", "none")
         return rows | {"head": f"{kind}, not smoothed: it must be, to be certified (--degree of certify)"}
-    even, degrees = len(set(head.degree)) == 1, output.degree_text(head.degree)
-    shape = f"{head.classes} x {head.degree[0] + 1}^{head.dim}" if even else "x".join(map(str, head.coefficients.shape))
-    least, greatest = floor_digits(head.coefficients.min(), 4), ceil_digits(head.coefficients.max(), 4)
+    least, greatest = head.enclosed()
+    ends = f"from {floor_digits(least.min(), 4)} to {ceil_digits(greatest.max(), 4)}"
     return rows | {
-        "head": f"Bernstein polynomial of degree {degrees} on each axis, {head.dim} features -> {head.classes} classes",
-        " ": f"{shape} = {head.coefficients.numel():,} coefficients from {least} to {greatest}",
+        "head": f"{head.kind}, {head.dim} features -> {head.classes} classes",
+        " ": f"{head.layout} = {head.numbers:,} coefficients, logits {ends}",
         "base head": _base(inspection),
         **({"fidelity": f"{inspection.fidelity}"} if inspection.fidelity else {}),
     }
@@ -117,11 +116,16 @@ def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _base(inspection: Inspection) -> str:
+    from berncert.models.heads import is_dense
+
     if inspection.checkpoint.base is None:
         return "not in the file: it cannot be smoothed to another degree"
     description = inspection.checkpoint.base.description
     gap = f", to {ceil_digits(inspection.base_gap, 1)}" if inspection.base_gap else ""
-    own = "trained coefficients" if description["kind"] == "polynomial" else "values on the grid"
+    dense = is_dense(description["kind"], description["dim"])
+    own = (
+        "trained coefficients" if description["kind"] == "polynomial" else "values on the grid" if dense else "weights"
+    )
     return f"{description['kind']}, scale {description['scale']:g}: its {own} are the coefficients{gap}"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
+MOST_AXES = 16  # whose degrees are printed one by one
+
 
 class Screen(Console):
     """A console that leaves a reader who has seen enough to whoever called."""
@@ -23,7 +25,9 @@ def console(*, quiet: bool = False) -> Console:
 
 
 def degree_text(degrees: Sequence[int]) -> str:
-    """Of a head: one number if all axes have it, else all of them."""
+    """Of a head: one number if all axes have it, else all of them, or of many the greatest."""
+    if len(degrees) > MOST_AXES and len(set(degrees)) > 1:
+        return f"up to {max(degrees)}"
     return str(degrees[0]) if len(set(degrees)) == 1 else "x".join(map(str, degrees))
 
 

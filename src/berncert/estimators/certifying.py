@@ -10,12 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certification.box_search import Answers, classify, solve, usable_cores
-from berncert.certification.feature_space import STATUS, posed
+from berncert.certification.box_search import Answers, usable_cores
+from berncert.certification.feature_space import STATUS, Search, posed
 from berncert.certification.kernels import search
-from berncert.certification.kernels.problem import Problem
 from berncert.certification.methods import Exact
-from berncert.certification.nearest_class import solve_wanted
 from berncert.certification.status import Status
 from berncert.estimators.branching import AT_ONCE, Brancher, Solve
 from berncert.estimators.constraints import Admissible, ConstraintOptions, admissible, check_order
@@ -71,8 +69,8 @@ def certify_table(
     def flips(rows: Floats) -> Flags:
         return np.asarray(model._outputs(rows).argmax(axis=1) != predicted)
 
-    def asked(problem: Problem) -> Solve:
-        return lambda questions, _, seconds: solve(problem, questions, max_seconds=seconds, **execution)
+    def asked(problem: Search) -> Solve:
+        return lambda questions, _, seconds: problem.solve(questions, max_seconds=seconds, **execution)
 
     found = _search(model, x, predicted, method, constraints, asked, flips, execution.get("threads"))
     known = np.isfinite(found.upper)
@@ -104,13 +102,13 @@ def nearest_wanted(
     def flips(rows: Floats) -> Flags:
         return np.asarray(model._outputs(rows).argmax(axis=1) == wanted)
 
-    def asked(problem: Problem) -> Solve:
+    def asked(problem: Search) -> Solve:
         if len(model.classes_) == 2:  # then the other class is not to hold, which compiles nothing new
-            return lambda questions, rows, seconds: solve(
-                problem, questions._replace(predicted=1 - wanted[rows]), max_seconds=seconds, **execution
+            return lambda questions, rows, seconds: problem.solve(
+                questions._replace(predicted=1 - wanted[rows]), max_seconds=seconds, **execution
             )
-        return lambda questions, rows, seconds: solve_wanted(
-            problem, questions, wanted[rows], max_seconds=seconds, **execution
+        return lambda questions, rows, seconds: problem.solve_wanted(
+            questions, wanted[rows], max_seconds=seconds, **execution
         )
 
     found = _search(model, x, wanted, method, constraints, asked, flips, execution.get("threads"))
@@ -133,7 +131,7 @@ def _classes(model: Model, x: Floats, method: Exact) -> tuple[Ints, Flags]:
     """The number of each row's class, as `predict` says it, and where float64 cannot tell it from another."""
     problem = posed(model.head_, method)
     predicted = model._outputs(x).argmax(axis=1)
-    best, lead = classify(problem, model.reduction_.features(x))
+    best, lead = problem.classify(model.reduction_.features(x))
     return predicted, (lead <= 2 * problem.rounding) | (best != predicted)
 
 
@@ -143,7 +141,7 @@ def _search(
     predicted: Ints,
     method: Exact,
     constraints: ConstraintOptions,
-    asked: Callable[[Problem], Solve],
+    asked: Callable[[Search], Solve],
     flips: Callable[[Floats], Flags],
     threads: int | None,
 ) -> Found:

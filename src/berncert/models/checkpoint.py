@@ -22,7 +22,8 @@ from berncert.extractor import FrozenNetwork
 from berncert.foundation.arguments import guess
 from berncert.models.heads import Head, build_head, head_size
 from berncert.models.tensor_file import parse_tensors, strip_prefix, write_tensors
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
+from berncert.polynomial.sum_head import head_from_data
 
 FORMAT = "berncert checkpoint 2"
 FILE = "model.safetensors"
@@ -40,13 +41,13 @@ class Checkpoint:
     size: int
     sha256: str
     extractor: FrozenNetwork | None
-    head: SmoothedHead | Head | None
+    head: PolynomialHead | Head | None
     base: Head | None
     """The head before it was smoothed, if the file contains it."""
     about: dict[str, Any]
     """How the model was made, as plain JSON."""
 
-    def model(self, *, base: bool = False) -> Classifier | FrozenNetwork | SmoothedHead | Head:
+    def model(self, *, base: bool = False) -> Classifier | FrozenNetwork | PolynomialHead | Head:
         """The classifier, or its only part, in evaluation mode; with `base`, with the head before smoothing."""
         head = self.base if base else self.head
         if base and head is None:
@@ -62,7 +63,7 @@ class Checkpoint:
 
     def with_base_head(self) -> Classifier:
         """The classifier with its head as it was before smoothing."""
-        return self._classifier(base=isinstance(self.head, SmoothedHead))
+        return self._classifier(base=isinstance(self.head, PolynomialHead))
 
     def _classifier(self, *, base: bool) -> Classifier:
         model = self.model(base=base)
@@ -75,7 +76,7 @@ class Checkpoint:
         if degree is not None:
             return self.with_base_head().smooth(degree)
         model = self._classifier(base=False)
-        if not isinstance(model.head, SmoothedHead):
+        if not isinstance(model.head, PolynomialHead):
             raise ValueError(f"expected a model with a smoothed head, got {self.path}, whose head is not; pass degree")
         return model
 
@@ -95,14 +96,14 @@ class Checkpoint:
                 "input_shape": list(extractor.input_shape), "dim": extractor.dim, "steps": len(extractor.steps),
                 "numbers": extractor.numbers, "about": extractor.about,
             },
-            "head": _describe_head(head),
+            "head": head and head.description,
             "base": base and base.description,
             "about": self.about,
         }  # fmt: skip
 
 
 def save(
-    model: Classifier | FrozenNetwork | SmoothedHead,
+    model: Classifier | FrozenNetwork | PolynomialHead,
     path: str | PathLike[str],
     *,
     input_shape: tuple[int, ...] | None = None,
@@ -123,7 +124,7 @@ def save(
     for name, part in (("head", head), ("base", base)):
         if part is not None:
             _check_rebuilds(part)
-            description[name] = _describe_head(part)
+            description[name] = part.description
             tensors |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
     write_tensors(path, tensors, FORMAT, description)
 
@@ -167,18 +168,18 @@ def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
 
 def _parts_of(
     model: Any, input_shape: tuple[int, ...] | None
-) -> tuple[FrozenNetwork | None, SmoothedHead | Head | None]:
+) -> tuple[FrozenNetwork | None, PolynomialHead | Head | None]:
     if isinstance(model, FrozenNetwork):
         return model, None
-    if isinstance(model, SmoothedHead):
+    if isinstance(model, PolynomialHead):
         return None, model
     if not isinstance(model, Classifier):
         raise TypeError(
-            f"expected a Classifier, a FrozenNetwork or a SmoothedHead, got {type(model).__name__}; freeze a network "
+            f"expected a Classifier, a FrozenNetwork or a smoothed head, got {type(model).__name__}; freeze a network "
             "first: berncert.freeze(network, input_shape)"
         )
     head = model.head
-    if not isinstance(head, SmoothedHead | Head):
+    if not isinstance(head, PolynomialHead | Head):
         raise TypeError(
             f"expected a smoothed head, got {type(head).__name__}, whose code a file cannot hold; smooth it first: "
             "model.smooth(degree)"
@@ -188,15 +189,9 @@ def _parts_of(
     return extractor, head
 
 
-def _describe_head(head: SmoothedHead | Head | None) -> dict[str, Any] | None:
-    if isinstance(head, SmoothedHead):
-        return {"coefficients": list(head.coefficients.shape)}
-    return None if head is None else head.description
-
-
-def _check_rebuilds(head: SmoothedHead | Head) -> None:
+def _check_rebuilds(head: PolynomialHead | Head) -> None:
     """Raise a ValueError if the head's description does not rebuild it, as it was changed after it was built."""
-    if isinstance(head, SmoothedHead):
+    if isinstance(head, PolynomialHead):
         return
     points = torch.rand(8, head.description["dim"], generator=torch.Generator().manual_seed(0))
     try:
@@ -208,8 +203,8 @@ def _check_rebuilds(head: SmoothedHead | Head) -> None:
         raise ValueError("expected a head as build_head builds it, with other weights at most, got a changed one")
 
 
-def _read_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SmoothedHead | Head:
-    return SmoothedHead(tensors["coefficients"]) if "coefficients" in description else _read_base(description, tensors)
+def _read_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> PolynomialHead | Head:
+    return _read_base(description, tensors) if "kind" in description else head_from_data(description, tensors)
 
 
 def _read_base(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Head:

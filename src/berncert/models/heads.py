@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from berncert.foundation.arguments import guess
-from berncert.polynomial import SmoothedHead, smooth
+from berncert.polynomial import PolynomialHead, SmoothedHead, smooth
+from berncert.polynomial.sum_head import DENSE_FEATURES, smoothed_head
 
 MOST_REPELLED, REPULSIONS = 256, 500
 """Points up to which `_spread` works, as every pair counts, and its steps."""
@@ -37,6 +38,11 @@ class Head(nn.Module):
     def dim(self) -> int:
         """The number of features, d."""
         return int(self.description["dim"])
+
+    @property
+    def affine_layer(self) -> nn.Linear | None:
+        """The layer that it is, if the head is affine."""
+        return self.layers if isinstance(self.layers, nn.Linear) else None
 
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)  # type: ignore[no-any-return]
@@ -138,6 +144,13 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
     "identity": identity, "affine": affine, "mlp": mlp, "polynomial": polynomial,
 }  # fmt: skip
 
+AFFINE_HEADS = ("identity", "affine")
+
+
+def is_dense(kind: str, dim: int) -> bool:
+    """Whether such a head is smoothed to a dense polynomial, on a grid; affine ones in many features are not."""
+    return kind not in AFFINE_HEADS or dim <= DENSE_FEATURES
+
 
 def build_head(
     kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1, norm: float = 2.0
@@ -169,13 +182,15 @@ def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: i
     return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
 
 
-def smoothed(head: Head, *, differentiable: bool = False, points: Any = None) -> SmoothedHead:
+def smoothed(head: Head, *, differentiable: bool = False, points: Any = None) -> PolynomialHead:
     """The Bernstein polynomial of the head, of the degree in its description, in float64.
+
+    It is dense, but for affine heads in more than 16 features, which are their own polynomial: a `SumHead`.
 
     With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training. `points`
     are those of `smooth`.
     """
-    if isinstance(head.layers, SmoothedHead):
-        return head.layers if differentiable else SmoothedHead(head.layers.coefficients.detach().double().clone())
+    if isinstance(head.layers, PolynomialHead):
+        return head.layers if differentiable else head.layers.in_float64()
     source = head if differentiable else copy.deepcopy(head).double()
-    return smooth(source, head.dim, head.description["degree"], differentiable=differentiable, points=points)
+    return smoothed_head(source, head.dim, head.description["degree"], differentiable=differentiable, points=points)

@@ -18,9 +18,10 @@ from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arguments import checked_norm
 from berncert.models.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from berncert.models.heads import smoothed
-from berncert.polynomial import Fidelity, SmoothedHead, smooth
+from berncert.polynomial import Fidelity, PolynomialHead
 from berncert.polynomial.fidelity import Comparison, chosen_points
 from berncert.polynomial.sampling import Sampler
+from berncert.polynomial.sum_head import smoothed_head
 
 ROUNDED_UP = 1 + 1e-9  # more than the rounding error of the few operations of a bound
 QUOTIENT = 2.0**-48  # relative: more than `certify` subtracts for the rounding of its own division
@@ -59,10 +60,10 @@ class Inspection:
         return self.checkpoint.extractor
 
     @property
-    def head(self) -> SmoothedHead | None:
+    def head(self) -> PolynomialHead | None:
         """The smoothed head; None if the model is not smoothed."""
         head = self.checkpoint.head
-        return head if isinstance(head, SmoothedHead) else None
+        return head if isinstance(head, PolynomialHead) else None
 
     @property
     def head_summary(self) -> dict[str, Any]:
@@ -70,17 +71,18 @@ class Inspection:
         head = self.head
         if head is None:
             return {"smoothed": False, **(self.checkpoint.description()["head"] or {})}
-        rows = head.coefficients.detach().flatten(1)
+        least, greatest = head.enclosed()
         return {
             "smoothed": True,
             "classes": head.classes,
             "dim": head.dim,
             "degree": head.degree,
-            "shape": list(head.coefficients.shape),
-            "coefficients": head.coefficients.numel(),
-            "dtype": str(head.coefficients.dtype).removeprefix("torch."),
-            "least": rows.amin(dim=1),
-            "greatest": rows.amax(dim=1),
+            "shape": head.description.get("coefficients"),
+            "terms": len(head.terms),
+            "coefficients": head.numbers,
+            "dtype": str(head.tensors[0].dtype).removeprefix("torch."),
+            "least": least,
+            "greatest": greatest,
         }
 
     @property
@@ -153,25 +155,26 @@ def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None
 
 def _routes(head: nn.Module | None, value: ValueBound, norm: float) -> tuple[Route, ...]:
     """The route to each norm of the features."""
-    used = routes(value, norm, head.dim) if isinstance(head, SmoothedHead) else []
+    used = routes(value, norm, head.dim) if isinstance(head, PolynomialHead) else []
     return tuple(Route(q, value.gains.factor(norm, q), q in used) for q in value.gains.norms)
 
 
 def _base_gap(checkpoint: Checkpoint) -> float | None:
     """The largest difference of a coefficient from that of the base head, smoothed to the same degree."""
     base, head = checkpoint.base, checkpoint.head
-    if not isinstance(head, SmoothedHead) or base is None:
+    if not isinstance(head, PolynomialHead) or base is None:
         return None
     again = smoothed(base, points=0)
-    if again.degree != head.degree:
-        again = smooth(copy.deepcopy(base).double(), head.dim, head.degree, points=0)
-    return float((again.coefficients - head.coefficients.double()).abs().max())
+    if again.description != head.description:
+        again = smoothed_head(copy.deepcopy(base).double(), head.dim, head.degree, points=0)
+    pairs = zip(again.tensors, head.tensors, strict=True)
+    return max(float((new - old.double()).abs().max()) for new, old in pairs)
 
 
 def _fidelity(checkpoint: Checkpoint) -> Fidelity | None:
     """How far the smoothed head agrees with the base head, at points drawn from the cube."""
     base, head = checkpoint.base, checkpoint.head
-    if not isinstance(head, SmoothedHead) or base is None:
+    if not isinstance(head, PolynomialHead) or base is None:
         return None
-    drawn = chosen_points(None, head.dim).beside(head.coefficients.numel())
-    return Comparison(Sampler(copy.deepcopy(base).double()), drawn).fidelity(head.coefficients)
+    drawn = chosen_points(None, head.dim).beside(head.numbers)
+    return Comparison(Sampler(copy.deepcopy(base).double()), drawn).fidelity(head)

@@ -58,7 +58,7 @@ def choose_degree(
 
     def tried(degree: int) -> Fidelity:
         smoothed = smooth(head, dim, degree, points=0, dtype=dtype, device=device, batch_size=batch_size)
-        return compared.fidelity(smoothed.coefficients)
+        return compared.fidelity(smoothed)
 
     def agrees(found: Fidelity) -> bool:
         return (found.agreement is None or found.agreement >= share) and found.largest_difference <= most

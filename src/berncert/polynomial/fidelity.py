@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_index, is_real
 from berncert.foundation.rounding import ceil_digits, floor_places, trimmed
-from berncert.polynomial import bernstein
 from berncert.polynomial.points import drawn_points, points_of_cube
 from berncert.polynomial.sampling import Sampler
 
@@ -92,9 +91,10 @@ class Comparison:
         self.outputs = sampler.outputs(chosen.points)
 
     @torch.no_grad()
-    def fidelity(self, coefficients: Tensor) -> Fidelity:
-        """How far the polynomial with these coefficients agrees with the head; both as computed, it in float64."""
-        smoothed = bernstein.evaluate(coefficients, self.points.to(coefficients.device))
+    def fidelity(self, polynomial: nn.Module) -> Fidelity:
+        """How far the polynomial head agrees with the head; both as computed, it in float64."""
+        device = next((tensor.device for tensor in polynomial.state_dict().values()), self.points.device)
+        smoothed: Tensor = polynomial(self.points.to(device))
         if self.outputs.shape != smoothed.shape:
             raise ValueError(
                 f"expected {smoothed.shape[1]} classes as on the grid, got {self.outputs.shape[1]}; the head must "

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from berncert.polynomial import bernstein
-from berncert.polynomial.fidelity import Comparison, Fidelity, chosen_points, warn_if_ruined
+from berncert.polynomial.fidelity import Comparison, chosen_points, warn_if_ruined
 from berncert.polynomial.grid import check_fits, degrees_per_axis, grid_batches
+from berncert.polynomial.polynomial_head import PolynomialHead, Term, check_coefficients
 from berncert.polynomial.sampling import Head, Sampler
 
 ADVICE = "raise the degree; berncert.choose_degree(head, dim, points) suggests one, for points of your own"
 """What to do about a ruined head. Where few points of the cube are like one's own, only those count."""
 
 
-class SmoothedHead(nn.Module):
+class SmoothedHead(PolynomialHead):
     """features (N, d) in [0,1]^d -> logits (N, K), each a Bernstein polynomial with the given coefficients.
 
     `coefficients` is a (K, n_1+1, ..., n_d+1) tensor, kept as a buffer, or as a parameter if it is one. Logits lie
@@ -26,16 +27,11 @@ class SmoothedHead(nn.Module):
     """
 
     coefficients: Tensor
-    fidelity: Fidelity | None = None
-    """How far it agrees with the head that `smooth` sampled; None where nothing was compared. Not in its state_dict."""
 
     def __init__(self, coefficients: Tensor) -> None:
         super().__init__()
-        _check_coefficients(coefficients)
-        if isinstance(coefficients, nn.Parameter):
-            self.coefficients = coefficients
-        else:
-            self.register_buffer("coefficients", coefficients)
+        check_coefficients(coefficients)
+        self._keep("coefficients", coefficients)
 
     @property
     def classes(self) -> int:
@@ -52,17 +48,44 @@ class SmoothedHead(nn.Module):
         """The degree along each axis, (n_1, ..., n_d)."""
         return tuple(size - 1 for size in self.coefficients.shape[1:])
 
+    @property
+    def affine(self) -> None:
+        """It has no affine part beside its coefficients."""
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """One term, in all features."""
+        return (Term(tuple(range(self.dim)), self.coefficients),)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The shape of its coefficients."""
+        return {"coefficients": list(self.coefficients.shape)}
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a few words for people."""
+        degree = self.degree[0] if len(set(self.degree)) == 1 else "x".join(map(str, self.degree))
+        return f"Bernstein polynomial of degree {degree} on each axis"
+
+    @property
+    def layout(self) -> str:
+        """How its coefficients are arranged."""
+        if len(set(self.degree)) == 1:
+            return f"{self.classes} x {self.degree[0] + 1}^{self.dim}"
+        return "x".join(map(str, self.coefficients.shape))
+
     def forward(self, features: Tensor) -> Tensor:
         """The logits (N, K); see `bernstein.evaluate` for the bound on their rounding error."""
         return bernstein.evaluate(self.coefficients, features)
 
-    def gradient(self, features: Tensor) -> Tensor:
-        """The derivative of every logit by every feature, (N, K, d), in closed form."""
-        return bernstein.gradient(self.coefficients, features)
-
     def linearise(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, K) and derivatives (N, K, d) together, faster than one after the other."""
         return bernstein.linearise(self.coefficients, features)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The head with the coefficients that `change` makes of these."""
+        return type(self)(change(self.coefficients))
 
     def extra_repr(self) -> str:
         degree = self.degree[0] if len(set(self.degree)) == 1 else self.degree
@@ -105,29 +128,6 @@ def smooth(
     smoothed = SmoothedHead(columns.reshape(-1, *(n + 1 for n in degrees)))
     if len(chosen.points):
         chosen = chosen.beside(columns.numel()) if points is None else chosen
-        smoothed.fidelity = found = Comparison(sampler, chosen).fidelity(smoothed.coefficients)
+        smoothed.fidelity = found = Comparison(sampler, chosen).fidelity(smoothed)
         warn_if_ruined(degrees, agreement=found.agreement, constant=found.constant, measured=str(found), advice=ADVICE)
     return smoothed
-
-
-def _check_coefficients(coefficients: Tensor) -> None:
-    if not isinstance(coefficients, Tensor):
-        raise TypeError(
-            f"expected coefficients as a torch tensor, got {type(coefficients).__name__}; "
-            "convert an array with torch.as_tensor, sample a callable with smooth(head, dim, degree)"
-        )
-    if not coefficients.is_floating_point():
-        raise TypeError(f"expected floating coefficients, got {coefficients.dtype}; convert them with .double()")
-    shape = tuple(coefficients.shape)
-    if len(shape) < 2 or min(shape[1:]) < 2 or shape[0] < 1:
-        raise ValueError(
-            f"expected coefficients of shape (K, n_1+1, ..., n_d+1) with K >= 1 outputs, at least one axis and every "
-            f"degree n_j >= 1, got {shape}; every size after the first must be 2 or more"
-        )
-    finite = coefficients.isfinite()
-    if not finite.all():
-        index = tuple((~finite).nonzero()[0].tolist())
-        raise ValueError(
-            f"expected finite coefficients, got {coefficients[index].item()} at {index}; "
-            "look for an overflow in the head that was sampled"
-        )

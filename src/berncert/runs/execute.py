@@ -34,7 +34,7 @@ from berncert.foundation.rounding import norm_name
 from berncert.hardware import chosen_device
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.models.heads import Head
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import BASE, RunSettings
 from berncert.runs.table import Table, columns_of, open_table
@@ -118,7 +118,7 @@ def check_provable(method: Method, settings: RunSettings) -> None:
 def _in_vectors(columns: Iterable[str], classifier: Classifier) -> int:
     """How many numbers of a row are in columns that hold several."""
     head = classifier.head
-    assert isinstance(head, SmoothedHead | Head)
+    assert isinstance(head, PolynomialHead | Head)
     sizes = {"features": head.dim, "witness": head.dim, "counts": head.classes}
     return sum(size for name, size in sizes.items() if name in columns)
 
@@ -213,7 +213,7 @@ def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes:
         raise ValueError(
             f"expected data of shape {tuple(wanted)}, got {name} of shape {tuple(shape)}; choose other data"
         )
-    if isinstance(head, SmoothedHead | Head) and head.classes < len(classes):
+    if isinstance(head, PolynomialHead | Head) and head.classes < len(classes):
         raise ValueError(
             f"expected data with at most the {head.classes} classes of the model, got {name} with {len(classes)}; "
             "choose other data"

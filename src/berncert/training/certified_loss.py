@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_index, checked_norm, dual_norm, is_real
-from berncert.polynomial import SmoothedHead
-from berncert.polynomial.bernstein import restrict_rows
+from berncert.polynomial import PolynomialHead
 
 
 def certified_loss(
@@ -32,7 +31,7 @@ def certified_loss(
         loss = berncert.certified_loss(features, labels, head, radius=L * 0.5, norm=2)   # 0.5 in units of the pixels
         loss.backward()                                           # reaches the network, and the head's coefficients
 
-    The head is a `SmoothedHead`; `SmoothedHead(torch.nn.Parameter(coefficients))` is trained too, and
+    The head is a `SmoothedHead` or a `SumHead`; `SmoothedHead(torch.nn.Parameter(coefficients))` is trained too, and
     `smooth(head, dim, degree, differentiable=True)` in each step trains the head that it smooths. The radius is one of
     features, in any p-norm: the network's Lipschitz constant in that norm (`berncert.lipschitz_bound`) times the radius
     in pixels. It may grow from 0 during the first part of the training.
@@ -79,9 +78,7 @@ def raised_logits(
     is exactly the worst case of each rival (near the walls of the cube it is more), so that the label's logit is still
     the largest if and only if the class is proven.
     """
-    logits, slopes = _require_smoothed(head).linearise(features)
-    own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
-    gains: Tensor = torch.linalg.vector_norm(slopes - own, dual_norm(norm), dim=2)
+    logits, gains = _require_smoothed(head).steepness(features, labels, dual_norm(norm))
     return logits, logits + radius * gains
 
 
@@ -92,12 +89,10 @@ def enclosed_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: f
     is still the largest only if the class holds in the whole box, for every head; affine ones attain the bound.
     """
     smoothed = _require_smoothed(head)
-    features = features.to(torch.promote_types(features.dtype, smoothed.coefficients.dtype))
+    features = features.to(torch.promote_types(features.dtype, smoothed.tensors[0].dtype))
     lower, upper = (features - radius).clamp(0, 1), (features + radius).clamp(0, 1)
-    on_box = restrict_rows(smoothed.coefficients.to(features.dtype), lower, upper).flatten(2)
-    own = on_box.gather(1, labels[:, None, None].expand(-1, 1, on_box.shape[2]))
     logits: Tensor = smoothed(features)
-    return logits, logits.gather(1, labels[:, None]) + (on_box - own).amax(dim=2)
+    return logits, logits.gather(1, labels[:, None]) + smoothed.greatest_lead(lower, upper, labels)
 
 
 def attacked_features(
@@ -105,7 +100,7 @@ def attacked_features(
 ) -> Tensor:
     """Features moved by gradient ascent on the loss, within the cube and the radius."""
     start = features.detach()
-    fixed = SmoothedHead(_require_smoothed(head).coefficients.detach())
+    fixed = _require_smoothed(head).detached()
     moved, step = start, 2.0 * radius / steps
     for _ in range(steps):
         logits, slopes = fixed.linearise(moved)
@@ -132,8 +127,8 @@ def _back_in_ball(offset: Tensor, radius: float, norm: float) -> Tensor:
     return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
 
 
-def _require_smoothed(head: nn.Module) -> SmoothedHead:
-    if not isinstance(head, SmoothedHead):
+def _require_smoothed(head: nn.Module) -> PolynomialHead:
+    if not isinstance(head, PolynomialHead):
         raise TypeError(
             f"expected a smoothed head, got {type(head).__name__}; smooth it with "
             "berncert.smooth(head, dim, degree, differentiable=True), or set through='smoothed' in a recipe"

@@ -20,8 +20,8 @@ from berncert.extractor import export
 from berncert.foundation.progress import Bar
 from berncert.hardware import chosen_device, has_bfloat16
 from berncert.models.checkpoint import open_checkpoint, save, versions
-from berncert.models.heads import Head
-from berncert.polynomial import SmoothedHead
+from berncert.models.heads import Head, is_dense
+from berncert.polynomial import PolynomialHead
 from berncert.training import objectives
 from berncert.training.distance_layers import distance_layers, set_norm, settle_means
 from berncert.training.images import augment, describe_images, image_notes, load_images
@@ -163,10 +163,11 @@ def _parameter_groups(model: Classifier, head_lr: float) -> list[dict[str, Any]]
 
 def _check_grid(recipe: Recipe) -> None:
     points = (recipe.model.degree + 1) ** recipe.model.dim
-    if points > MOST_GRID_POINTS:
+    if points > MOST_GRID_POINTS and is_dense(recipe.model.head, recipe.model.dim):
         raise ValueError(
             f"expected at most {MOST_GRID_POINTS} grid points (degree + 1)^dim, as each training step needs them all, "
-            f"got {points:.3g} (degree {recipe.model.degree}, dim {recipe.model.dim}); lower one of the two"
+            f"got {points:.3g} (degree {recipe.model.degree}, dim {recipe.model.dim}); lower one of the two, or take "
+            "an affine head, which needs no grid in so many features"
         )
 
 
@@ -227,7 +228,7 @@ def _certified(recipe: Recipe, model: Classifier, result: objectives.BatchLoss, 
     """Whether each image of the batch would be certified at the recipe's radius, if that can be estimated."""
     settings = recipe.training
     lipschitz = objectives.lipschitz_estimate(model, settings.norm)
-    if lipschitz is None or not isinstance(result.head, SmoothedHead):
+    if lipschitz is None or not isinstance(result.head, PolynomialHead):
         return None
     reach = lipschitz * settings.radius
     return objectives.certified_estimate(result.head, result.features, labels, reach, settings.norm)

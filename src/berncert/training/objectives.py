@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
-from berncert.models.heads import Head, smoothed
+from berncert.models.heads import AFFINE_HEADS, Head, smoothed
 from berncert.polynomial.sampling import evaluating
 from berncert.training.certified_loss import tempered_cross_entropy, worst_logits
 from berncert.training.recipes.settings import TrainingSettings
@@ -67,7 +67,7 @@ def head_of(model: Classifier, through: str) -> nn.Module:
 
 
 def _is_affine(head: nn.Module) -> bool:
-    return isinstance(head, Head) and head.description["kind"] in ("identity", "affine")
+    return isinstance(head, Head) and head.description["kind"] in AFFINE_HEADS
 
 
 def lipschitz_estimate(model: Classifier, norm: float = 2.0) -> float | None:

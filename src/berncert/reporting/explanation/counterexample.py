@@ -12,7 +12,7 @@ from torch import Tensor
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 TRIES, STEPS = 8, 30  # radii at once, steps at each
 NEAREST = 2.0**-10  # of the distance to the farthest image: where to begin if nothing is known
@@ -39,7 +39,7 @@ def nearest_counterexample(
     towards the image as far as it keeps its other class. Norms that have no attack of their own take that of l2. The
     model is used as it is, in float64; `least` is a distance within which there is nothing to be found.
     """
-    is_large = isinstance(model.head, SmoothedHead) and model.head.coefficients.numel() > LARGE_HEAD
+    is_large = isinstance(model.head, PolynomialHead) and model.head.numbers > LARGE_HEAD
     attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=STEPS // 3 if is_large else STEPS)
     x = image.double()
 

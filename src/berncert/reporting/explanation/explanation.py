@@ -22,7 +22,7 @@ from berncert.certification.status import Status
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arguments import checked_index, dual_norm
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 from berncert.reporting.explanation.counterexample import Counterexample, nearest_counterexample
 from berncert.runs.execute import check_fits
 from berncert.runs.settings import RunSettings
@@ -141,9 +141,9 @@ class Explanation:
         }
 
     @property
-    def head(self) -> SmoothedHead:
+    def head(self) -> PolynomialHead:
         """The smoothed head."""
-        assert isinstance(self.model.head, SmoothedHead)
+        assert isinstance(self.model.head, PolynomialHead)
         return self.model.head
 
 
@@ -160,8 +160,8 @@ def explain(
     prove = ImageProver(settings, model, sample.image.shape, progress=progress)
     (c,) = prove(Batch(checked_images(sample.image[None])))
     seconds = time.perf_counter() - began
-    assert isinstance(prove.head, SmoothedHead)
-    head = SmoothedHead(prove.head.coefficients.detach().cpu().double())
+    assert isinstance(prove.head, PolynomialHead)
+    head = prove.head.in_float64()
     frozen = Classifier(prove.extractor, head).eval()
     _check_witness(head, c)
     with torch.no_grad():
@@ -210,7 +210,7 @@ def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:
 
 
 def rivals_of(
-    head: SmoothedHead, c: ImageCertificates, settings: Exact, *, room: float, progress: bool | None = None
+    head: PolynomialHead, c: ImageCertificates, settings: Exact, *, room: float, progress: bool | None = None
 ) -> tuple[Rival, ...]:
     """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
 
@@ -223,7 +223,7 @@ def rivals_of(
     chosen = ([int(c.in_features.rival)] if c.in_features.rival >= 0 else []) + others
     found = []
     for number in chosen[:MOST_RIVALS]:
-        pair = SmoothedHead(head.coefficients[[predicted, number]])
+        pair = head.of_classes([predicted, number])
         (own,) = certify(
             pair, c.features[None], norm=float(c.feature_norm), tolerance=settings.tolerance,
             max_boxes=min(settings.max_boxes, MOST_RIVAL_BOXES), progress=progress,
@@ -253,7 +253,7 @@ def _in_pixels(c: ImageCertificates, reach: float) -> float:
     return float(c.radius * (reach / c.feature_radius) * (1 - 2.0**-50)) if math.isfinite(reach) else math.inf
 
 
-def _check_witness(head: SmoothedHead, c: ImageCertificates) -> None:
+def _check_witness(head: PolynomialHead, c: ImageCertificates) -> None:
     """Raise an error unless the witness has another class, and the stated distance."""
     witness, upper = c.in_features.witness, c.in_features.upper
     if not np.isfinite(witness).all():

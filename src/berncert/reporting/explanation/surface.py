@@ -66,7 +66,7 @@ def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
         outline = cut.ball_outline(float(c.feature_norm), float(c.feature_radius))
     witnesses = _witnesses(explained, cut)
     low, high = _window(witnesses, outline)
-    x, y, logits = window_logits(head, cut, low, high, head.coefficients.numel())
+    x, y, logits = window_logits(head, cut, low, high, head.numbers)
     leads = leads_of(logits)
     cube = cut.cube_outline(low, high)
     edge = Polygon(cube, closed=True, facecolor="none", edgecolor=GREY, linewidth=0.6, zorder=6)
