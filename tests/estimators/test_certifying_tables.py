@@ -20,7 +20,8 @@ from sklearn.svm import SVC, LinearSVC
 from tables import loans, points_near
 
 from berncert import Status
-from berncert.estimators import BernsteinClassifier, branching, certifying
+from berncert.certification.feature_space import DenseSearch
+from berncert.estimators import BernsteinClassifier, branching
 
 MODELS: dict[str, Any] = {
     "forest": RandomForestClassifier(20, random_state=0),
@@ -242,14 +243,14 @@ def test_one_clock_counts_all_nodes_of_a_row(monkeypatch: pytest.MonkeyPatch) ->
     options: Any = {"whole": ["age", "children"], "categories": [["rent", "family", "own"]], "threads": 1}
     test, now, given = table[:6], [0.0], []
     free = model.certify(test, **options)
-    plain = certifying.solve
+    plain = DenseSearch.solve
 
     def slow(*arguments: Any, max_seconds: float | None, **others: Any) -> Any:
         given.append((len(arguments[1].features), max_seconds))
         now[0] += 1.0  # as if each node took a second
         return plain(*arguments, max_seconds=None, **others)
 
-    monkeypatch.setattr(certifying, "solve", slow)
+    monkeypatch.setattr(DenseSearch, "solve", slow)
     monkeypatch.setattr(branching.time, "monotonic", lambda: now[0])
     c = model.certify(test, max_seconds=3.0, **options)
     assert len(given) <= 3 * len(test)
