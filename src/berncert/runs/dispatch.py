@@ -127,7 +127,7 @@ class Dispatcher:
                 if missing.part in flight.supplies:
                     raise RuntimeError(f"expected a worker to take the {missing.part}, got none that did") from None
                 self.always |= {missing.part} & {ROWS}
-                self.flights[number] = self._hand_out(flight.item, *flight.supplies, missing.part)
+                self.flights[number] = self._hand_out(flight.item, missing.part)
             except self.pool.lost:
                 lost = True
         now = time.monotonic()
@@ -147,7 +147,7 @@ class Dispatcher:
             if flight.future.done() and isinstance(_failure(flight.future), self.pool.lost):
                 if flight not in late:
                     self._count_loss(flight, "ended with its worker")
-                again = self._hand_out(flight.item, *flight.supplies)
+                again = self._hand_out(flight.item)
                 again.losses = flight.losses
                 self.flights[number] = again
 
