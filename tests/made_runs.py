@@ -12,7 +12,7 @@ import numpy as np
 from berncert.certification.status import STATUSES, Claim
 from berncert.foundation.folders import claimed
 from berncert.runs.records import FIRST, FORMAT, Run
-from berncert.runs.table import open_table
+from berncert.runs.table import open_table, text_lines
 
 HEADER = "\t".join(FIRST)
 
@@ -44,7 +44,7 @@ def write_run(
     names = (*(radius if name == "radius" else name for name in FIRST), "status", *columns)
     with claimed(folder, "test"):
         table = open_table(folder, about, names, np.array(indices, dtype=np.int64))
-        table.append([{**row, radius: float(row["radius"])} for row in rows])
+        table.append(text_lines(names, [{**row, radius: float(row["radius"])} for row in rows]))
     return folder
 
 

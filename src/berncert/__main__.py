@@ -4,4 +4,5 @@ import sys
 
 from berncert.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":  # not in the processes that it starts
+    sys.exit(main())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -32,6 +34,19 @@ def use_threads(count: int | None) -> None:
     if threads > most:
         raise ValueError(f"expected at most {most} threads on this machine, got {threads}")
     torch.set_num_threads(threads)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads of torch, for a while."""
+    before = torch.get_num_threads()
+    if count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count != before:
+            torch.set_num_threads(before)
 
 
 def has_bfloat16(device: torch.device) -> bool:

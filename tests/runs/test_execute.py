@@ -30,8 +30,9 @@ from berncert.models.checkpoint import FORMAT, find_checkpoint, open_checkpoint,
 from berncert.models.heads import build_head, smoothed
 from berncert.models.tensor_file import read_tensors, write_tensors
 from berncert.reporting.curves import Curve, default_radii, warnings_about
-from berncert.runs import execute as execute_module
-from berncert.runs.execute import default_folder, digest, execute
+from berncert.runs import versions
+from berncert.runs.execute import default_folder, execute
+from berncert.runs.image_job import digest
 from berncert.runs.records import Run
 from berncert.runs.settings import RunSettings
 
@@ -234,7 +235,8 @@ def test_run_json_tells_all_that_decides(tmp_path: Path) -> None:
         "lipschitz",
         "origin",
     }
-    assert told["settings"].keys() >= {"norm", "tolerance", "max_boxes", "dtype", "threads", "device", "skip", "limit"}
+    assert told["settings"].keys() >= {"norm", "tolerance", "max_boxes", "dtype", "skip", "limit"}
+    assert told["origin"].keys() >= {"machine", "engine", "device", "threads"}
     assert len(told["model"]["sha256"]) == len(told["data"]["sha256"]) == 64
     assert told["data"]["classes"] == [str(k) for k in range(10)]
     assert told["origin"]["command"] == "berncert certify digits"
@@ -376,7 +378,7 @@ def test_a_run_is_not_gone_on_with_by_other_code(tmp_path: Path, monkeypatch: py
     perform("digits", of(Exact, limit=3), tmp_path)
     table = tmp_path / "certificates.tsv"
     before = table.read_bytes()
-    monkeypatch.setattr(execute_module, "code_checksum", lambda: "changed since")
+    monkeypatch.setattr(versions, "code_checksum", lambda: "changed since")
     assert perform("digits", of(Exact, limit=3), tmp_path).complete  # nothing is left to do
     os.truncate(table, len(before) - 5)
     with pytest.raises(ValueError, match=r"differs in versions\.code"):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from berncert.certification.status import STATUSES, Claim, Status
 from berncert.runs import table
 from berncert.runs.records import FIRST, RUN, Run, read
-from berncert.runs.table import open_table
+from berncert.runs.table import open_table, text_lines
 
 INDICES = np.array([0, 20, 40, 60])
 COLUMNS = (*FIRST, "status", "upper", "witness")
@@ -50,7 +50,7 @@ def row(idx: int, **changes: Any) -> dict[str, Any]:
 
 def written(folder: Path, rows: list[Mapping[str, Any]], **changes: Any) -> Run:
     folder.mkdir(exist_ok=True)
-    open_table(folder, about(**changes), COLUMNS, INDICES).append(rows)
+    open_table(folder, about(**changes), COLUMNS, INDICES).append(text_lines(COLUMNS, rows))
     return read(folder)
 
 
@@ -125,7 +125,7 @@ def test_a_line_that_was_not_written_to_its_end_is_written_again(tmp_path: Path,
     assert len(read(folder)) == 2  # who looks at it now sees whole rows only
     table = open_table(folder, about(), COLUMNS, INDICES)
     assert table.done == 2
-    table.append(rows[2:])
+    table.append(text_lines(COLUMNS, rows[2:]))
     assert path.read_bytes() == (whole / "certificates.tsv").read_bytes()
     assert sorted(p.name for p in folder.iterdir()) == ["certificates.tsv", RUN]
 
@@ -219,14 +219,14 @@ def test_a_full_disk_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest
 
 def test_rows_before_a_disk_is_full_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_table(tmp_path, about(), COLUMNS, INDICES)
-    table.append([row(0)])
+    table.append(text_lines(COLUMNS, [row(0)]))
 
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="the 1 rows before are kept, the same command resumes from there"):
-        table.append([row(20)])
+        table.append(text_lines(COLUMNS, [row(20)]))
     with pytest.raises(OSError, match="no work was done"):
         open_table(tmp_path, about(), COLUMNS, INDICES)  # room for the missing rows is tried too
 
@@ -236,7 +236,8 @@ def test_room_is_tried_for_all_numbers_of_all_rows(tmp_path: Path, monkeypatch: 
     asked: list[int] = []
     monkeypatch.setattr(table, "_try_room", lambda path, size: asked.append(size))
     opened = open_table(tmp_path, about(), COLUMNS, INDICES, numbers_per_row=len(COLUMNS) + count)
-    opened.append([row(int(i), witness=-np.random.default_rng(0).random(count) * 1e-100) for i in INDICES])
+    rows = [row(int(i), witness=-np.random.default_rng(0).random(count) * 1e-100) for i in INDICES]
+    opened.append(text_lines(COLUMNS, rows))
     assert asked[0] >= (tmp_path / "certificates.tsv").stat().st_size - 200  # the header aside
 
 

@@ -9,7 +9,16 @@ from collections import Counter
 from dataclasses import fields
 
 from berncert.cli import output
-from berncert.cli.flags import add_data_dir, add_flag, add_hardware, add_json, add_model, chosen_folder, settings_of
+from berncert.cli.flags import (
+    add_data_dir,
+    add_engine,
+    add_flag,
+    add_hardware,
+    add_json,
+    add_model,
+    chosen_folder,
+    settings_of,
+)
 from berncert.runs.records import Run
 from berncert.runs.settings import METHODS, RunSettings
 
@@ -21,6 +30,7 @@ examples:
   berncert certify mnist --radius 0.3                           decide at one radius: faster
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
+  berncert certify mnist --engine processes:4                   four processes; a Dask cluster: dask:tcp://HOST:8786
   berncert certify digits --degree base --method randomized     the head before smoothing, for comparison
   berncert certify runs/mine --data photos --split all          a folder that the model was not trained on, all of it
 
@@ -46,6 +56,7 @@ def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
     parser.add_argument("--out", metavar="DIR", help="folder of the run (runs/ and a name that says the settings)")
     add_data_dir(parser)
     add_hardware(parser)
+    add_engine(parser)
     add_json(parser)
     group = parser.add_argument_group("settings of every method", "What is looked at, and in which norm.")
     shared = set.intersection(*({entry.name for entry in fields(method)} for method in methods.values()))
@@ -80,6 +91,9 @@ def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
         settings,
         data_dir=arguments.data_dir,
         device=arguments.device,
+        threads=arguments.threads,
+        engine=arguments.engine,
+        timeout=arguments.timeout,
         command=shlex.join(["berncert", *sys.argv[1:]]),
     )
 

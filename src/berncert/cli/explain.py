@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.models.checkpoint import open_checkpoint
     from berncert.polynomial import PolynomialHead
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
-    from berncert.runs.execute import check_provable, chosen_classifier, with_data
+    from berncert.runs.execute import check_provable, with_data
+    from berncert.runs.image_job import chosen_classifier
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")

@@ -80,6 +80,14 @@ def add_hardware(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="on the CPU (torch's own choice)")
 
 
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Who works on the batches."""
+    about = "serial, processes:N, dask, dask:ADDRESS or dask:SCHEDULER.json: who does the work (serial)"
+    parser.add_argument("--engine", default="serial", metavar="NAME", help=about)
+    about = "give what is not done after so many seconds to another worker (wait)"
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=about)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from berncert.certification.methods import Exact
-from berncert.cli.flags import add_flag, add_json, chosen_folder, settings_of
+from berncert.cli.flags import add_engine, add_flag, add_json, chosen_folder, settings_of
 from berncert.cli.output import console, print_json
 from berncert.foundation.rounding import floor_digits, norm_name, percent
 from berncert.runs.table_settings import TableSettings
@@ -46,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for entry in fields(Exact):
         if entry.name in METHOD_FLAGS:
             add_flag(parser, entry, default=True)
-    parser.add_argument("--threads", type=int, metavar="N", help="of the search (all cores)")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="of the search (all cores; 1 with another engine than serial)"
+    )
+    add_engine(parser)
     parser.add_argument("--out", metavar="DIR", help="the folder of the run (runs/TABLE-MODEL-NORM)")
     add_json(parser)
 
@@ -63,7 +66,10 @@ def run(arguments: argparse.Namespace) -> None:
     name = f"{Path(arguments.table).stem}-{settings.model}-{norm_name(method.norm)}"
     folder = chosen_folder(arguments.out, Path("runs") / name)
     command = shlex.join(["berncert", *sys.argv[1:]])
-    found = execute_table(arguments.table, folder, settings, method, command=command, threads=arguments.threads)
+    found = execute_table(
+        arguments.table, folder, settings, method, command=command, threads=arguments.threads, engine=arguments.engine,
+        timeout=arguments.timeout,
+    )  # fmt: skip
     page = folder / "report.html"
     write_report(report([(folder.name, found)]), page)
     if arguments.json:

@@ -53,12 +53,16 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
     wrote the file decides how they are called, so name only what you know. scikit-learn does not check what it is told
     about trees: a file from someone else may crash it.
     """
-    import skops.io
-
     if isinstance(trusted, str):
         raise TypeError(f"expected a list of type names, got the text {trusted!r}; pass trusted=[{trusted!r}]")
+    return parse(Path(path).read_bytes(), path, trusted=trusted)
+
+
+def parse(content: bytes, path: Any, *, trusted: Iterable[str] = ()) -> Any:
+    """The model of a skops file with this content, as `load` reads it; `path` is for messages."""
+    import skops.io
+
     allowed = TRUSTED.union(trusted)
-    content = Path(path).read_bytes()
     if is_zipfile(BytesIO(content)):
         check_unpacked(path, sum(member.file_size for member in ZipFile(BytesIO(content)).infolist()))
     try:

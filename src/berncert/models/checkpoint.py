@@ -141,8 +141,12 @@ def load(path: str | PathLike[str], *, base: bool = False) -> Any:
 def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
     """Read and check the checkpoint with that path or name."""
     file = find_checkpoint(path)
-    content = file.read_bytes()
-    tensors, description = parse_tensors(content, file, FORMAT)
+    return parse_checkpoint(file.read_bytes(), file)
+
+
+def parse_checkpoint(content: bytes, path: Path) -> Checkpoint:
+    """Check what is in the file with that path."""
+    tensors, description = parse_tensors(content, path, FORMAT)
     for name in ("extractor", "head", "base", "about"):
         kinds = Mapping if name == "about" else Mapping | None
         if not isinstance(description, Mapping) or not isinstance(description.get(name, 0), kinds):
@@ -154,7 +158,7 @@ def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
     try:
         data, head, base = (description[name] for name in ("extractor", "head", "base"))
         return Checkpoint(
-            file, len(content), hashlib.sha256(content).hexdigest(),
+            path, len(content), hashlib.sha256(content).hexdigest(),
             None if data is None else FrozenNetwork.from_data(data, strip_prefix("extractor.", tensors)),
             None if head is None else _read_head(head, strip_prefix("head.", tensors)),
             None if base is None else _read_base(base, strip_prefix("base.", tensors)),

@@ -1,20 +1,14 @@
 """Runs: a model, a data set and settings, to a folder of records. Killed at any moment, a run resumes to the same rows.
 
 Images are taken in batches of a fixed size from the first on, so that a run in two parts computes what one in one part
-does, bit for bit.
+does, bit for bit, and so does one whose batches are worked on by many processes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
-import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime, timedelta
-from importlib import metadata, resources
-from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,21 +18,23 @@ import torch
 from berncert import data
 from berncert.certification.classifier import Classifier
 from berncert.certification.inputs import placement
-from berncert.certification.methods import Batch, Method
-from berncert.certification.results import Rows
+from berncert.certification.methods import Method
 from berncert.certification.status import Claim
 from berncert.data import Dataset
 from berncert.foundation.folders import claimed
-from berncert.foundation.progress import Bar
 from berncert.foundation.rounding import norm_name
 from berncert.hardware import chosen_device
 from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
 from berncert.models.heads import Head
 from berncert.polynomial import PolynomialHead
+from berncert.runs.dispatch import check_timeout, fill
+from berncert.runs.engine import Pool, engine_of
+from berncert.runs.image_job import ImageJob, Loaded, chosen_classifier, digest
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import BASE, RunSettings
-from berncert.runs.table import Table, columns_of, open_table
+from berncert.runs.table import columns_of, open_table
 from berncert.runs.training_images import seen_in_training
+from berncert.runs.versions import origin, versions_of
 
 PACKAGES = ("berncert", "numba", "numpy", "scipy", "torch")
 
@@ -51,6 +47,9 @@ def execute(
     *,
     data_dir: str | PathLike[str] | None = None,
     device: str | None = None,
+    threads: int | None = None,
+    engine: str | Executor | Pool = "serial",
+    timeout: float | None = None,
     command: str = "",
     progress: bool | None = None,
 ) -> Run:
@@ -58,52 +57,64 @@ def execute(
 
     model: what `berncert.load` takes. folder: a new one, or that of the same run; one with another run, or that another
     process is writing to, is refused. command: what was typed, for the record.
+
+    engine: who works on the batches: "serial" (this process), "processes:4", "dask" (a cluster started here),
+    "dask:tcp://HOST:PORT", "dask:scheduler.json", or any `concurrent.futures` executor. It decides nothing: the rows
+    are the same, and a run begun on one engine is resumed on another. threads: of one batch; None is 1, or with
+    "serial" what torch uses. timeout: seconds after which a batch that was handed out is taken from its worker, and
+    given to another; that includes the time it waits there, and what the first batch of a worker compiles and proves.
     """
-    place, checkpoint = Path(folder), as_checkpoint(model)
+    place, checkpoint, pool = Path(folder), as_checkpoint(model), engine_of(engine)
+    check_timeout(timeout)
     settings = with_data(checkpoint, settings or RunSettings())
     settings = replace(settings, batch_size=settings.batch_size or method.batch_size)
     check_provable(method, settings)
     with claimed(place, "run"):
-        classifier = chosen_classifier(checkpoint, settings).to(chosen_device(device))
+        classifier = chosen_classifier(checkpoint, settings)
+        if pool.here:
+            classifier = classifier.to(chosen_device(device))
+        threads = threads or (torch.get_num_threads() if pool.here else 1)
         images = chosen_images(settings, data_dir=data_dir, progress=progress)
         check_fits(classifier, images.name, images.images.shape[1:], images.classes)
-        hardware = {"device": placement(classifier).device.type, "threads": torch.get_num_threads()}
-        about = {
+        seen, versions = seen_in_training(checkpoint.about, images), versions_of(PACKAGES)
+        about: dict[str, Any] = {
             "format": FORMAT,
             "kind": method.kind,
             "method": method.name,
             "claim": method.claim.name,
-            "settings": asdict(settings) | asdict(method) | hardware,
+            "settings": asdict(settings) | asdict(method),
             "model": _model_record(checkpoint),
-            "data": data_record(images, seen_in_training(checkpoint.about, images)),
-            "versions": {name: metadata.version(name) for name in PACKAGES} | {"code": code_checksum()},
-            "origin": _origin(model, command),
-        }
+            "data": data_record(images, seen),
+            "versions": versions,
+            "origin": origin(
+                str(checkpoint.path if isinstance(model, Checkpoint) else model), command, engine=pool.name,
+                device=placement(classifier).device.type if pool.here else device, threads=threads,
+            ),
+        }  # fmt: skip
 
         def lipschitz() -> dict[str, Any]:
             return _lipschitz(classifier, images.images.shape[1:], method.norm) if method.has_bound else {}
 
-        columns = columns_of(method)
-        predict, radius, *others = columns
+        predict, radius, *others = columns_of(method)
+        columns = ("idx", "label", predict, radius, "correct", "time", *others)
         table = open_table(
-            place, about, ("idx", "label", predict, radius, "correct", "time", *others), images.indices.numpy(),
-            more=lipschitz, numbers_per_row=len(columns) + 4 + _in_vectors(columns, classifier),
+            place, about, columns, images.indices.numpy(),
+            more=lipschitz, numbers_per_row=len(columns) + _in_vectors(columns, classifier),
+        )  # fmt: skip
+        job = ImageJob(
+            method=method, settings=settings, columns=columns, model=str(checkpoint.path.resolve()),
+            model_sha256=checkpoint.sha256, data_dir=None if data_dir is None else str(Path(data_dir).resolve()),
+            data_sha256=about["data"]["sha256"], shape=tuple(images.images.shape[1:]), device=device, threads=threads,
+            versions=versions, loaded=Loaded(checkpoint, classifier, images),
         )  # fmt: skip
         assert settings.batch_size is not None
-        _finish(table, method, settings.batch_size, classifier, images, progress)
+        fill(table, pool, job, len(images), settings.batch_size, doing=method.doing, timeout=timeout, progress=progress)
     return read(place)
 
 
 def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
     """The checkpoint at that path or of that name, unless it is one already."""
     return model if isinstance(model, Checkpoint) else open_checkpoint(model)
-
-
-def chosen_classifier(checkpoint: Checkpoint, settings: RunSettings) -> Classifier:
-    """The model with the head that the settings ask for: as it was saved, smoothed again, or not smoothed."""
-    if isinstance(settings.degree, str):
-        return checkpoint.with_base_head()
-    return checkpoint.smoothed(settings.degree)
 
 
 def check_provable(method: Method, settings: RunSettings) -> None:
@@ -173,39 +184,6 @@ def _short(value: Any) -> str:
     return "+".join(ends) if len(value) <= 4 else f"{ends[0]}to{ends[1]}({len(value)})"
 
 
-def _finish(
-    table: Table, method: Method, size: int, classifier: Classifier, images: Dataset, progress: bool | None
-) -> None:
-    """Append the rows that are missing, batch by batch; of a batch that was cut off, only those that are."""
-    count = len(images)
-    if table.done == count:
-        return
-    threads = torch.get_num_threads()
-    work = method.prepare(classifier, images.images.shape[1:], threads=threads, batch_size=size, progress=False)
-    if method.name == "exact":
-        work(Batch(torch.zeros(1, *images.images.shape[1:])))  # the compiled search is loaded before times are taken
-    with Bar(method.doing, total=count, progress=progress) as bar:
-        for start in range(table.done // size * size, count, size):
-            bar.update(start)
-            rows = slice(start, min(start + size, count))
-            batch = Batch(images.images[rows], images.labels[rows], images.indices[rows].tolist())
-            began = time.perf_counter()
-            found = work(batch)
-            seconds = (time.perf_counter() - began) / len(found)
-            table.append(table_rows(method, batch, found, seconds)[table.done - start :])
-            bar.update(table.done)
-
-
-def table_rows(method: Method, batch: Batch, found: Rows, seconds: float) -> list[dict[str, Any]]:
-    """The rows of the table for a batch: what the method found, and what all rows have."""
-    assert batch.labels is not None
-    columns = {name: attrgetter(field)(found) for name, field in columns_of(method).items()}
-    columns |= {"idx": batch.numbers, "label": batch.labels.tolist()}
-    columns["correct"] = columns["predict"] == batch.labels.numpy()
-    columns["time"] = [timedelta(seconds=seconds)] * len(found)
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def check_fits(classifier: Classifier, name: str, shape: Sequence[int], classes: Sequence[str]) -> None:
     """Data of the shape that the network takes, and with no more classes than it has."""
     head, wanted = classifier.head, getattr(classifier.extractor, "input_shape", shape)
@@ -241,29 +219,6 @@ def data_record(images: Dataset, seen: str = "") -> dict[str, Any]:
     }
 
 
-def digest(images: Dataset) -> str:
-    """Of the pixels and the labels."""
-    return hashlib.sha256(images.images.numpy().tobytes() + images.labels.numpy().tobytes()).hexdigest()
-
-
 def _lipschitz(classifier: Classifier, shape: Sequence[int], norm: float) -> dict[str, Any]:
     table = classifier.lipschitz_table(shape, norm)
     return {"lipschitz": {"norm": norm, "bound": table.bound, "rows": [asdict(row) for row in table]}}
-
-
-def code_checksum() -> str:
-    """A checksum of this package's own code, which may change in a checkout while its version does not."""
-    package = Path(str(resources.files("berncert")))
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(f"{path.relative_to(package).as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _origin(model: str | PathLike[str] | Checkpoint, command: str) -> dict[str, Any]:
-    return {
-        "model": str(model.path if isinstance(model, Checkpoint) else model),
-        "command": command,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
-    }

@@ -60,9 +60,8 @@ class Table:
         self.done = 0
         """How many images have their row."""
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The next rows; on the disk when this returns."""
-        lines = ["\t".join(_cell(row[name]) for name in self.columns) + "\n" for row in rows]
+    def append(self, lines: Sequence[str]) -> None:
+        """The next rows, as `text_lines` makes them; on the disk when this returns."""
         try:
             with self.path.open("ab") as file:
                 file.write("".join(lines).encode())
@@ -74,6 +73,11 @@ class Table:
                 "same command resumes from there"
             ) from error
         self.done += len(lines)
+
+
+def text_lines(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of the table for these rows, each with its end."""
+    return ["\t".join(_cell(row[name]) for name in columns) + "\n" for row in rows]
 
 
 def open_table(
@@ -95,7 +99,7 @@ def open_table(
     for name in (RUN, path.name):  # of a run that was killed while it wrote
         (folder / f".{name}.partial").unlink(missing_ok=True)
     if (folder / RUN).exists():
-        there, here = read_about(folder), _as_read(about)
+        there, here = _without_hardware(read_about(folder)), _as_read(about)
         _check_same(folder, there, here, DECIDES)
         table.done = _mend(path, columns, indices) if path.exists() else 0
         if table.done < len(indices):  # rows of other code would be mixed with those that are there
@@ -108,6 +112,12 @@ def open_table(
     if not path.exists():
         write_whole(path, ("\t".join(columns) + "\n").encode())
     return table
+
+
+def _without_hardware(about: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without the device and threads that settings held once: they decide nothing."""
+    settings = {name: value for name, value in about["settings"].items() if name not in ("device", "threads")}
+    return {**about, "settings": settings}
 
 
 def _as_read(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
-import time
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,20 +22,19 @@ from berncert.estimators.constraints import ConstraintOptions
 from berncert.estimators.files import load, save
 from berncert.estimators.partial import column_effects
 from berncert.foundation.arguments import guess
-from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.arrays import Ints
 from berncert.foundation.folders import claimed
-from berncert.foundation.progress import Bar
-from berncert.runs.execute import code_checksum
+from berncert.runs.dispatch import check_timeout, fill
+from berncert.runs.engine import Pool, engine_of
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.table import open_table
+from berncert.runs.table_job import COLUMNS, Loaded, TableJob
 from berncert.runs.table_settings import MODELS, TableSettings
+from berncert.runs.versions import origin, versions_of
 
 MODEL = "model.skops"
 BATCH = 16
-COLUMNS = (
-    "idx", "label", "predict", "radius", "correct", "time", "status", "rival", "boxes", "upper", "flips_base", "row",
-    "counterfactual",
-)  # fmt: skip
+PACKAGES = ("berncert", "numpy", "scikit-learn", "numba")
 
 
 def execute_table(
@@ -50,16 +45,23 @@ def execute_table(
     *,
     command: str = "",
     threads: int | None = None,
+    engine: str | Executor | Pool = "serial",
+    timeout: float | None = None,
     progress: bool | None = None,
 ) -> Run:
-    """Make the run, or resume it; the folder gets run.json, certificates.tsv and the model as model.skops."""
-    place, method = Path(folder), method or Exact()
+    """Make the run, or resume it; the folder gets run.json, certificates.tsv and the model as model.skops.
+
+    engine, timeout: as in `berncert.runs.execute.execute`; the rows are certified there, the model is made here.
+    threads: of one batch; None is 1, or with "serial" all cores.
+    """
+    place, method, pool = Path(folder), method or Exact(), engine_of(engine)
+    check_timeout(timeout)
     table = read_table(path, settings.target, leave_out=settings.leave_out, drop_missing=settings.drop_missing)
     _check_names(table, settings)
     train, test = _divided(table, settings)
     _warn_of_unseen(table, train)
     with claimed(place, "run"):
-        model = _model(place, table, train, settings)
+        model, versions = _model(place, table, train, settings), versions_of(PACKAGES)
         classes = [str(c) for c in model.classes_]
         about = {
             "format": FORMAT,
@@ -72,14 +74,8 @@ def execute_table(
                 "kind": "table", "name": table.name, "split": "test", "images": len(test), "classes": classes,
                 "columns": list(table.columns), "sha256": table.sha256, "shape": [len(table.columns)],
             },
-            "versions": {name: metadata.version(name) for name in ("berncert", "numpy", "scikit-learn", "numba")}
-            | {"code": code_checksum()},
-            "origin": {
-                "model": str(path), "command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                "machine": {
-                    "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
-                },
-            },
+            "versions": versions,
+            "origin": origin(str(path), command, engine=pool.name, device="cpu", threads=threads),
         }  # fmt: skip
         limits = constraints_of(model, table, settings)
 
@@ -89,12 +85,12 @@ def execute_table(
         rows = open_table(
             place, about, COLUMNS, table.numbers[test], more=more, numbers_per_row=12 + 2 * len(table.columns)
         )
-        with Bar("certifying", total=len(test), progress=progress) as bar:
-            for start in range(rows.done // BATCH * BATCH, len(test), BATCH):
-                bar.update(start)
-                part = test[start : start + BATCH]
-                rows.append(_certified(model, table, part, method, limits, threads)[rows.done - start :])
-                bar.update(rows.done)
+        job = TableJob(
+            method=method, limits=limits, classes=tuple(classes), model=str((place / MODEL).resolve()),
+            model_sha256=hashlib.sha256((place / MODEL).read_bytes()).hexdigest(),
+            threads=threads if pool.here else threads or 1, versions=versions, loaded=Loaded(model, table, test),
+        )  # fmt: skip
+        fill(rows, pool, job, len(test), BATCH, doing="certifying", timeout=timeout, progress=progress)
     return read(place)
 
 
@@ -211,30 +207,3 @@ def _table_record(
             model, table.values[train], table.columns, radius=settings.radius_of_ranges, norm=norm, threads=threads
         ),
     }
-
-
-def _certified(
-    model: Any, table: TableFile, rows: Ints, method: Exact, limits: ConstraintOptions, threads: int | None
-) -> list[dict[str, Any]]:
-    """The lines of the table for some rows."""
-    x: Floats = table.values[rows]
-    began = time.perf_counter()
-    c = model.certify(
-        x, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes, max_seconds=method.max_seconds,
-        threads=threads, progress=False, **limits,
-    )  # fmt: skip
-    seconds = timedelta(seconds=(time.perf_counter() - began) / len(rows))
-    number = {label: k for k, label in enumerate(model.classes_.tolist())}
-    lines = []
-    for i, row in enumerate(rows):
-        label, predicted = number.get(str(table.target[row]), -2), number[c.predicted[i]]
-        lines.append(
-            {
-                "idx": int(table.numbers[row]), "label": label, "predict": predicted, "radius": c.radius[i],
-                "correct": label == predicted, "time": seconds, "status": c.status[i],
-                "rival": -1 if c.rival[i] is None else number[c.rival[i]], "boxes": int(c.boxes[i]),
-                "upper": c.upper[i], "flips_base": bool(c.flips_base[i]), "row": x[i],
-                "counterfactual": np.asarray(c.counterfactual[i]),
-            }
-        )  # fmt: skip
-    return lines

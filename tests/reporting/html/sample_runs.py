@@ -13,7 +13,7 @@ from made_runs import write_run
 
 from berncert.certification.status import STATUSES, Claim
 from berncert.data import Dataset, load
-from berncert.runs.execute import digest
+from berncert.runs.image_job import digest
 from berncert.runs.records import Run, read
 
 NASTY = "</script><img src=x onerror=alert(1)>"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from berncert import data
-from berncert.runs.execute import digest
+from berncert.runs.image_job import digest
 
 LARGEST = 64
 """Pixels of a side of a thumbnail, at most; larger images are made smaller."""
