@@ -10,6 +10,7 @@ import torch
 from networks import seeded
 from torch import Tensor
 
+from berncert.extractor import LinfDistance
 from berncert.extractor.distances import cheap_norm, distances, plain_distances
 
 INF = math.inf
@@ -122,3 +123,12 @@ def test_threads_share_the_rows(p: float) -> None:
     assert torch.equal(found[0][0], found[1][0])
     for one, several in zip(*found, strict=True):
         torch.testing.assert_close(one, several, rtol=1e-12, atol=1e-12)
+
+
+def test_a_layer_that_starts_as_the_identity_returns_its_inputs_up_to_a_constant() -> None:
+    torch.manual_seed(0)
+    layer = LinfDistance(4, 6, centred=False, spread=0.01, identity=3.0)
+    x = torch.rand(20, 4)
+    with torch.no_grad():
+        y = layer.eval()(x)
+    assert torch.allclose(y, x[:, [0, 1, 2, 3, 0, 1]] + 3, atol=1e-6)

@@ -23,6 +23,7 @@ from berncert.training.objectives import (
     batch_loss,
     boundary_term,
     certified_estimate,
+    clipped_hinge,
     feature_radius,
     head_of,
 )
@@ -275,3 +276,21 @@ def test_an_extractor_is_trained_in_the_norm_that_it_was_built_for() -> None:
         feature_radius(l2, 0.6, math.inf)
     with pytest.raises(ValueError, match=r"norm of the training, 2, got .* for norm inf; set norm = inf"):
         feature_radius(linf, 0.6)
+
+
+def test_the_clipped_hinge_is_the_share_of_the_radius_that_is_not_proven() -> None:
+    clean = torch.tensor([[3.0, 0.0, 1.0], [3.0, 0.0, 1.0], [0.0, 2.0, 1.0]])
+    labels = torch.tensor([0, 0, 2])
+    raised = clean + torch.tensor([[0.0, 4.0, 4.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])  # leads of 2, 2 and -1
+    assert float(clipped_hinge(clean[:1], raised[:1], labels[:1])) == pytest.approx(1 - 2 / 4)
+    assert float(clipped_hinge(clean[1:2], raised[1:2], labels[1:2])) == 0  # proven, with room to spare
+    assert float(clipped_hinge(clean[2:], raised[2:], labels[2:])) == 1  # the class is wrong
+
+
+def test_the_clipped_hinge_pulls_only_at_images_that_are_right_and_not_yet_proven() -> None:
+    clean = torch.tensor([[3.0, 0.0, 1.0], [3.0, 0.0, 1.0], [0.0, 2.0, 1.0]], requires_grad=True)
+    gains = torch.tensor([[0.0, 4.0, 4.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]])
+    clipped_hinge(clean, clean + gains, torch.tensor([0, 0, 2])).backward()
+    assert clean.grad is not None
+    assert [bool(row.any()) for row in clean.grad] == [True, False, False]
+    assert clean.grad[0].tolist() == pytest.approx([-1 / 12, 0, 1 / 12])

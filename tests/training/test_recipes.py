@@ -290,3 +290,8 @@ def test_the_choices_of_a_model_are_those_that_there_are() -> None:
     assert choices["architecture"] == tuple(ARCHITECTURES)
     assert choices["construction"] == CONSTRUCTIONS
     assert choices["head"] == tuple(HEADS)
+
+
+def test_the_hinge_is_refused_where_nothing_is_proven() -> None:
+    with pytest.raises(ValueError, match="expected the certified objective without attack_steps with loss='hinge'"):
+        TrainingSettings(loss="hinge", objective="plain")

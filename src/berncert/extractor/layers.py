@@ -136,18 +136,29 @@ class LinfDistance(nn.Module):
     that of the p-norm, whose gradient reaches every weight; p rises to infinity (`norm_of_training`). With `centred`,
     the mean over the batch is subtracted in training, and its running mean in evaluation: a shift, without a scale.
 
-    Points start as noise of size `spread`.
+    Points start as noise of size `spread`. With `identity`, point j starts at minus that along input j (counted again
+    from 0 where there are more points than inputs), so that y_j starts as that input, up to a constant.
     """
 
     mean: Tensor
 
     def __init__(
-        self, inputs: int, outputs: int, *, centred: bool = True, negative: bool = False, spread: float = 0.3
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        centred: bool = True,
+        negative: bool = False,
+        spread: float = 0.3,
+        identity: float = 0.0,
     ) -> None:
         super().__init__()
         self.negative, self.centred, self.momentum = negative, centred, 0.1
         self.norm_of_training = 8.0
         self.weight = nn.Parameter(spread * torch.randn(outputs, inputs))
+        if identity and inputs <= outputs:
+            with torch.no_grad():
+                self.weight[torch.arange(outputs), torch.arange(outputs) % inputs] = -identity
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.register_buffer("mean", torch.zeros(outputs))
 

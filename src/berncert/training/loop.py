@@ -190,7 +190,7 @@ def _epoch(
             p = rising_norm(done, settings.p_start, settings.p_end, settings.p_wait, settings.p_exact)
             set_norm(model, p)
             try:
-                result = objectives.batch_loss(settings, model, images, labels, radius, chance)
+                result = objectives.batch_loss(settings, model, images, labels, radius, chance, done=done)
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
                 # weights that are NaN have no orthogonal factor
                 raise _diverged(state, math.nan) from error

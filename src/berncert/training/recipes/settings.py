@@ -75,6 +75,12 @@ class TrainingSettings(Settings):
     radius_warmup: float = setting(0.2, "the share of the training in which the radius grows from 0", least=0)
     attack_steps: int = setting(0, "gradient steps of the attack; with certified, 0 uses linearised margins", least=0)
     noise: float = setting(0.25, "standard deviation of the noise (gaussian)", least=0)
+    loss: str = setting(
+        "cross_entropy", "of the worst case (certified); hinge leaves hopeless images alone",
+        choices=("cross_entropy", "hinge"),
+    )  # fmt: skip
+    clean_weight: float = setting(0.1, "hinge: weight of the cross-entropy of the image itself, at first", above=0)
+    clean_weight_end: float = setting(0.001, "hinge: the same at the end; it falls geometrically", above=0)
     temperature: float = setting(1.0, "the logits are divided by it; a small one pushes few images hard", above=0)
     boundary_weight: float = setting(0.0, "weight of the paper's fine-tuning term, minus F-hat", least=0)
     epochs: int = setting(10, "passes over the training images", least=1)
@@ -108,6 +114,11 @@ class TrainingSettings(Settings):
             raise ValueError(
                 f"expected through='smoothed' with the certified objective, got {self.through!r}; certificates are "
                 "those of the smoothed head"
+            )
+        if self.loss == "hinge" and (self.objective != "certified" or self.attack_steps):
+            raise ValueError(
+                "expected the certified objective without attack_steps with loss='hinge', got "
+                f"{self.objective!r} with {self.attack_steps}; the hinge is about a proven worst case"
             )
         if self.objective == "adversarial" and not self.attack_steps:
             raise ValueError("expected attack_steps >= 1 with the adversarial objective, got 0; the paper uses 20")
