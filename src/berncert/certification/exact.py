@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, overload
 
 import numpy as np
@@ -12,15 +13,16 @@ from torch import Tensor
 
 from berncert.certification.classifier import Classifier
 from berncert.certification.feature_space import certify_features
-from berncert.certification.inputs import checked_images
+from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.prepared_model import PreparedModel
+from berncert.certification.proof_file import proof_file, with_proofs
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import PolynomialHead
+from berncert.polynomial import PolynomialHead, SmoothedHead
 
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in (torch.float64, torch.float32)}
 """Some functions compute several times x on the way."""
@@ -34,6 +36,7 @@ def certify(
     model: PolynomialHead, inputs: Any, *, norm: float = ..., weights: Any = ..., lower: Any = ..., upper: Any = ...,
     tolerance: float = ..., max_boxes: int = ..., max_seconds: float | None = ..., radius: float | None = ...,
     threads: int | None = ..., progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
+    proof: str | PathLike[str] | None = ...,
 ) -> Certificates: ...  # fmt: skip
 @overload
 def certify(
@@ -57,6 +60,7 @@ def certify(
     progress: bool | None = None,
     dtype: torch.dtype | str = Exact.dtype,
     batch_size: int = Exact.batch_size,
+    proof: str | PathLike[str] | None = None,
 ) -> Certificates | ImageCertificates:
     """Prove, for each input, how far it is from the nearest one that gets another class.
 
@@ -90,6 +94,9 @@ def certify(
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
     dtype: of the extraction. float32 is faster; what it loses is proven, subtracted, and stated in `extraction_error`.
     batch_size: how many images are extracted together.
+    proof: a file to write the proofs to, for a `SmoothedHead`: whoever does not trust this program checks it with
+        `berncert-check`, in exact arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is
+        proven there.
 
     The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
     Ctrl-C stops within a moment.
@@ -98,6 +105,8 @@ def certify(
     method = Exact(
         norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name
     )
+    if proof is not None:
+        return certify_with_proof(proof, model, inputs, method, weights, lower, upper, threads, progress)
     if isinstance(model, PolynomialHead):
         return certify_features(
             model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
@@ -110,6 +119,26 @@ def certify(
     images = checked_images(inputs)
     prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
     return prove(Batch(images))
+
+
+def certify_with_proof(
+    path: str | PathLike[str], head: Any, features: Any, method: Exact, weights: Any, lower: Any, upper: Any,
+    threads: int | None, progress: bool | None,
+) -> Certificates:  # fmt: skip
+    """The certificates of these features, with their proofs written to a file."""
+    if not isinstance(head, SmoothedHead):
+        raise TypeError(
+            f"expected a SmoothedHead with proof=, got {type(head).__name__}; of a classifier of images, certify "
+            "model.head on model.extractor(images): proofs through networks are not written yet"
+        )
+    found = certify_features(
+        head, features, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
+    )
+    x = checked_features(head, features)
+    low, high = checked_box(lower, upper, x.shape)
+    weight = None if weights is None else checked_weights(weights, x.shape)
+    with proof_file(path, head, method.norm) as file:
+        return with_proofs(file, head, x, found, method.norm, weights=weight, lower=low, upper=high, progress=progress)
 
 
 class ImageProver(PreparedModel):

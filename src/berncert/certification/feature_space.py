@@ -114,7 +114,10 @@ def posed(head: PolynomialHead, method: Exact, norm: float | None = None) -> Sea
         return DenseSearch(pose(tensors[0], **options))
     if head.affine is not None and not head.terms:
         return AffineSearch.of(tensors[0], tensors[1], **options)
-    raise NotImplementedError("sums with terms")
+    raise TypeError(
+        "expected a SmoothedHead, or a SumHead that is affine, got one with terms, which cannot be certified yet; "
+        "berncert.smooth(head, dim, degree) makes a dense polynomial of it where the features are few"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,81 @@
+"""p-norms of rational vectors, enclosed between rationals; p is a Fraction >= 1, or None for infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+BITS = 96
+"""Roots are enclosed to 2^-96 of the largest entry."""
+
+
+def parse_norm(text: str) -> Fraction | None:
+    """ "2", "3/2", "1.5", "inf"."""
+    p = None if text == "inf" else Fraction(text)
+    if p is not None and p < 1:
+        raise ValueError(f"a p-norm has p >= 1, this has {text}")
+    return p
+
+
+def dual(p: Fraction | None) -> Fraction | None:
+    """q with 1/p + 1/q = 1."""
+    if p is None:
+        return Fraction(1)
+    return None if p == 1 else p / (p - 1)
+
+
+def square_weights_norm(p: Fraction | None) -> Fraction | None:
+    """The s for which |w|_s <= 1, w >= 0, implies sum w_j t_j^2 <= |t|_p^2, for p >= 2: Hoelder, s = p / (p - 2)."""
+    if p is None:
+        return Fraction(1)
+    if p < 2:
+        raise ValueError("weighted squares bound p-norms with p >= 2 only")
+    return None if p == 2 else p / (p - 2)
+
+
+def norm(vector: Sequence[Fraction], p: Fraction | None) -> tuple[Fraction, Fraction]:
+    """Rationals that enclose the p-norm; equal for p = 1 and infinity.
+
+    With M the largest entry, |v|_p = M (sum (|v_j| / M)^p)^(1/p), and the sum lies between 1 and d. Each power and the
+    root are rounded down for the lower end, up for the upper one.
+    """
+    sizes = [abs(v) for v in vector]
+    largest = max(sizes)
+    if largest == 0 or p is None:
+        return largest, largest
+    if p == 1:
+        return sum(sizes, Fraction(0)), sum(sizes, Fraction(0))
+    if p == 2:
+        low, high = root(sum((v * v for v in sizes), Fraction(0)) / largest**2, 2)
+        return largest * low, largest * high
+    powers = [_power(v / largest, p) for v in sizes]
+    low = _power(sum((low for low, _ in powers), Fraction(0)), 1 / p)[0]
+    high = _power(sum((high for _, high in powers), Fraction(0)), 1 / p)[1]
+    return largest * low, largest * high
+
+
+def _power(x: Fraction, p: Fraction) -> tuple[Fraction, Fraction]:
+    """x^p, enclosed: x^(a/b) is the b-th root of x^a."""
+    return root(x**p.numerator, p.denominator)
+
+
+def root(x: Fraction, k: int) -> tuple[Fraction, Fraction]:
+    """The k-th root of x >= 0, enclosed: with s = 2^BITS, floor((x s^k)^(1/k)) / s is below it, one more is above."""
+    scaled = (x.numerator << (k * BITS)) // x.denominator
+    root = _integer_root(scaled, k)
+    exact = root**k == scaled and (x.numerator << (k * BITS)) % x.denominator == 0
+    return Fraction(root, 1 << BITS), Fraction(root if exact else root + 1, 1 << BITS)
+
+
+def _integer_root(n: int, k: int) -> int:
+    """The largest whole number whose k-th power is at most n, by bisection."""
+    if k == 1 or n < 2:
+        return n
+    if k == 2:
+        return isqrt(n)
+    low, high = 0, 1 << (n.bit_length() // k + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if middle**k <= n else (low, middle)
+    return low

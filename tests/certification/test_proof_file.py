@@ -1,0 +1,81 @@
+"""Proof files: what `certify` writes is accepted by the checker, which shares no code with it."""
+
+from __future__ import annotations
+
+import ast
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from random_heads import random_head
+
+import berncert
+import berncert_check
+from berncert_check.checking import ACCEPTED, check_file
+
+NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
+
+
+def features(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((rows, dim))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("dim", "degree"), [(1, 5), (2, 4), (3, 2), (4, 1)])
+def test_every_proof_that_is_written_is_accepted(tmp_path: Path, dim: int, degree: int, norm: float) -> None:
+    head, x = random_head(np.random.default_rng(dim), 4, (degree,) * dim, bend=0.3), features(4, dim)
+    plain = berncert.certify(head, x, norm=norm)
+    c = berncert.certify(head, x, norm=norm, proof=tmp_path / "proof.bin")
+    verdicts = list(check_file(tmp_path / "proof.bin"))
+    assert [v.verdict for v in verdicts] == [ACCEPTED] * len(x), [v.why for v in verdicts]
+    assert [v.predicted for v in verdicts] == c.predicted.tolist()
+    assert [math.inf if v.radius is None else float(v.radius) for v in verdicts] == c.radius.tolist()
+    near = np.isfinite(plain.radius)
+    assert (c.radius[near] <= plain.radius[near]).all()
+    assert (c.radius[near] >= plain.radius[near] * (1 - 2.0**-12)).all()
+
+
+def test_proofs_with_weights_and_limits_are_accepted(tmp_path: Path) -> None:
+    head, x = random_head(np.random.default_rng(5), 3, (3,) * 3, bend=0.3), features(5, 3)
+    box = {"weights": [1.0, 0.3, 4.0], "lower": x - [0.2, 0.4, 1], "upper": x + 0.3}
+    c = berncert.certify(head, x, norm=2, proof=tmp_path / "proof.bin", **box)
+    verdicts = list(check_file(tmp_path / "proof.bin"))
+    assert {v.verdict for v in verdicts} == {ACCEPTED}, [v.why for v in verdicts]
+    assert (c.radius > 0).all()
+
+
+def test_a_class_that_holds_in_the_whole_cube_is_proven_at_any_distance(tmp_path: Path) -> None:
+    head = berncert.SmoothedHead(torch.tensor([[0.9, 1.5, 1.0], [0.0, 0.7, 0.5]], dtype=torch.float64))
+    berncert.certify(head, [[0.3]], proof=tmp_path / "proof.bin")
+    (verdict,) = check_file(tmp_path / "proof.bin")
+    assert (verdict.verdict, verdict.radius) == (ACCEPTED, None)
+
+
+def test_a_tie_claims_nothing_and_is_not_accepted(tmp_path: Path) -> None:
+    head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.0, 1.0]], dtype=torch.float64))
+    berncert.certify(head, [[0.3]], proof=tmp_path / "proof.bin")
+    (verdict,) = check_file(tmp_path / "proof.bin")
+    assert verdict.verdict == "UNSUPPORTED"
+
+
+def test_a_classifier_of_images_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    test = berncert.data.load("digits", limit=1)
+    with pytest.raises(TypeError, match="expected a SmoothedHead with proof="):
+        berncert.certify(berncert.load("digits"), test.images, proof=tmp_path / "proof.bin")
+
+
+def test_the_checker_imports_nothing_but_the_standard_library_and_itself() -> None:
+    allowed = {
+        "__future__", "argparse", "berncert_check", "collections", "dataclasses", "fractions", "hashlib", "itertools",
+        "json", "math", "pathlib", "struct", "sys", "typing",
+    }  # fmt: skip
+    files = list(Path(berncert_check.__file__).parent.glob("*.py"))
+    assert len(files) >= 5
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                assert {name.split(".")[0] for name in names} <= allowed, file
+    assert sum(len(file.read_text().splitlines()) for file in files) < 800
