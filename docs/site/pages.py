@@ -1,4 +1,4 @@
-"""The pages of the site: docs/ and all that it links to in the repository, and a reference made from the package."""
+"""The pages of the site: docs/ and all that it links to in the repository."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-
-from docs.site.reference import reference_pages
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -29,8 +27,6 @@ def stage(folder: Path) -> None:
             else:
                 copy(target, folder / place(target))
         seen |= linked
-    for name, text in reference_pages().items():
-        write(folder / "reference" / name, text)
     shutil.copytree(Path(__file__).with_name("assets"), folder / "assets-of-the-site")
 
 
