@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,9 +26,7 @@ def build(out: Path) -> None:
 
 
 def replace(new: Path, out: Path) -> None:
-    import shutil
-
-    if out.exists() and not (out / "objects.inv").exists() and any(out.iterdir()):
+    if out.exists() and not (out / "objects.inv").exists() and (out.is_file() or any(out.iterdir())):
         raise FileExistsError(f"{out} holds something else than a site; name another folder, or empty it")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(new, out)

@@ -27,7 +27,8 @@ class Formulas(Extension):
 class Displayed(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         def stored(found: re.Match[str]) -> str:
-            return f"\n{found[1]}{self.md.htmlStash.store(mathml(found[2], 'block'))}\n"
+            html = f'<div class="formula">{mathml(found[2], "block")}</div>'
+            return f"\n{found[1]}{self.md.htmlStash.store(html)}\n"
 
         return DISPLAYED.sub(stored, "\n".join(lines)).split("\n")
 
