@@ -57,4 +57,4 @@ def open_page(browser: Browser) -> Iterator[Opener]:
     yield opened
     for context in contexts:
         context.close()
-    assert not troubles
+    assert not troubles, troubles
