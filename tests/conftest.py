@@ -1,4 +1,4 @@
-"""Shared by all tests: one torch thread, the search compiled once."""
+"""Shared by all tests: one torch thread, the search compiled once, a browser."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 import torch
+from chromium import browser, open_page  # noqa: F401  (fixtures)
 from hypothesis import settings
 
 import berncert

@@ -1,7 +1,10 @@
-"""What the README and the docs show runs as it is shown; what would take minutes, with less of it."""
+"""What the README, the docs and the docstrings show runs as it is shown; what would take minutes, with less of it."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
+import inspect
 import os
 import re
 import shlex
@@ -12,11 +15,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import berncert
+import berncert.estimators
 from berncert.cli import main
 from berncert.hardware import has_bfloat16
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 LESS = {  # what a command begins with -> what is added, so that it does all that it does, on less
     "berncert train cifar10": "--epochs 1 --train-limit 64 --test-limit 16 --option width=16",
     "berncert train svhn": "--epochs 1 --train-limit 64 --test-limit 16 --option width=16",
@@ -26,6 +31,7 @@ LESS = {  # what a command begins with -> what is added, so that it does all tha
     "python -m experiments.": "--help",
     "python -m benchmarks.": "--help",
 }
+PUBLIC = [f"{home.__name__}.{name}" for home in (berncert, berncert.estimators) for name in home.__all__]
 NEEDS_DATA = re.compile(r"\b(mnist|cifar10|svhn|cohen2019|salman2019)\b(?!=)")
 
 
@@ -37,7 +43,22 @@ def blocks(page: Path, fence: str) -> list[str]:
     return re.findall(rf"```{fence}\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)
+def title(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_example_of_a_public_name_gives_what_it_shows(name: str) -> None:
+    home, _, attribute = name.rpartition(".")
+    docstring = inspect.getdoc(getattr(importlib.import_module(home), attribute)) or ""
+    example = doctest.DocTestParser().get_doctest(docstring, {"__name__": "example"}, name, None, None)
+    assert any(part.want for part in example.examples), "an example shows what comes out"
+    printed: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=printed.append)
+    assert not printed, "".join(printed)
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=title)
 def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +69,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages_with("sh"), ids=title)
 def test_the_commands_of_a_page_run_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
-import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -74,7 +70,9 @@ def test_a_batch_that_ends_every_worker_ends_the_run_with_a_sentence(
 ) -> None:
     monkeypatch.setattr("berncert.runs.dispatch.MOST_LOSSES", 1 if name != "dask" else 0)  # Dask tries four times
     job = Squares(tmp_path, "kill", at=2, times=99)
-    with pytest.raises(RuntimeError, match=r"expected a worker to finish 2, got none: it ended with its worker, .*memory"):
+    with pytest.raises(
+        RuntimeError, match=r"expected a worker to finish 2, got none: it ended with its worker, .*memory"
+    ):
         squares(engine_named(name, dask_cluster), job)
     assert squares(engine_named(name, dask_cluster), Squares(tmp_path)) == SQUARES  # the cluster is as good as before
 
@@ -97,7 +95,9 @@ def test_parts_that_workers_lack_are_sent(tmp_path: Path, dask_cluster: Cluster)
 @pytest.mark.parametrize("name", ["serial", "processes:1", "dask"])
 def test_a_worker_of_other_code_is_refused(tmp_path: Path, dask_cluster: Cluster, name: str) -> None:
     job = Squares(tmp_path, versions={"berncert": "0.0.7", "code": "other"})
-    with pytest.raises(RuntimeError, match=r"expected workers with the code and versions of this run, got process \d+ of"):
+    with pytest.raises(
+        RuntimeError, match=r"expected workers with the code and versions of this run, got process \d+ of"
+    ):
         squares(engine_named(name, dask_cluster), job)
     assert job.count("prepared") == 0
 
@@ -129,9 +129,9 @@ def test_no_more_is_handed_out_than_a_few_items_per_worker(tmp_path: Path) -> No
 
 
 def test_an_executor_that_broke_is_for_its_owner_to_mend(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        with pytest.raises(RuntimeError, match="workers ended, and only who made it can restart it; make a new one"):
-            squares(engine_of(executor), Squares(tmp_path, "kill", at=4))
+    message = "workers ended, and only who made it can restart it; make a new one"
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor, pytest.raises(RuntimeError, match=message):
+        squares(engine_of(executor), Squares(tmp_path, "kill", at=4))
 
 
 def test_a_restarted_scheduler_is_found_again(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
     job, pool = Squares(tmp_path / "notes", seconds=0.1), engine_of("dask:tcp://127.0.0.1:9")
     with pytest.raises(RuntimeError, match=r"expected a Dask scheduler with workers at tcp://127\.0\.0\.1:9, got none"):
         squares(pool, job)
-    with cluster(tmp_path / "cluster", workers=0) as made:
-        with pytest.raises(RuntimeError, match="start dask scheduler and dask worker, and repeat the command"):
-            squares(engine_of(f"dask:{made.address}"), job)
+    message = "start dask scheduler and dask worker, and repeat the command"
+    with cluster(tmp_path / "cluster", workers=0) as made, pytest.raises(RuntimeError, match=message):
+        squares(engine_of(f"dask:{made.address}"), job)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,14 @@ class Attack(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Pgd(Attack):
-    """Projected gradient ascent: many steps, from random starts."""
+    """Projected gradient ascent: many steps, from random starts.
+
+    Example:
+        >>> import berncert
+        >>> model, test = berncert.load("digits"), berncert.data.load("digits", limit=5)
+        >>> berncert.Pgd(norm=2, steps=10).accuracy(model, test.images, test.labels, [0.1, 3.0])
+        [1.0, 0.0]
+    """
 
     name = "pgd"
 
@@ -102,7 +109,15 @@ class Pgd(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Fgsm(Attack):
-    """One step of the size of the radius, from the image itself."""
+    """One step of the size of the radius, from the image itself.
+
+    Example:
+        >>> import berncert
+        >>> model, test = berncert.load("digits"), berncert.data.load("digits", limit=5)
+        >>> attacked = berncert.Fgsm(norm=float("inf"))(model, test.images, test.labels, 0.1)
+        >>> bool((attacked - test.images).abs().max() <= 0.1 + 1e-6)
+        True
+    """
 
     name, steps, restarts, step_size, random_start, seed = "fgsm", 1, 1, 1.0, False, 0
 

@@ -27,6 +27,13 @@ class Ranges(Rows):
 
     It holds for the polynomial in real arithmetic and for `SmoothedHead` in float64. The true least value lies
     between `lower` and `least_found`, the true greatest one between `greatest_found` and `upper`.
+
+    Example:
+        >>> import berncert
+        >>> parabola = berncert.smooth(lambda x: x * x, dim=1, degree=2)  # x^2 / 2 + x / 2, as its polynomial
+        >>> b = berncert.bounds(parabola)
+        >>> bool(b.lower <= 0 <= b.least_found), bool(b.greatest_found <= 1 <= b.upper), b.status[0, 0].name
+        (True, True, 'PROVEN')
     """
 
     lower: Floats
@@ -68,6 +75,13 @@ def bounds(
     tolerance: stop when a bound is within this share of the range of the coefficients on the box.
     max_boxes, max_seconds: of one end of one output, and of one row; then the bound is as far as the proof has come,
         which still holds, and the status says so. threads, progress: as in `certify`.
+
+    Example:
+        >>> import berncert
+        >>> product = berncert.smooth(lambda x: x[:, :1] * x[:, 1:], dim=2, degree=1)
+        >>> b = berncert.bounds(product, [0.5, 0.5], [1.0, 0.75])
+        >>> b.lower.round(3), b.upper.round(3), b.argmax
+        (array([[0.25]]), array([[0.75]]), array([[[1.  , 0.75]]]))
     """
     method = Exact(tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
     low, high = _boxes(head, lower, upper)

@@ -14,7 +14,18 @@ from berncert.polynomial.sum_head import smoothed_head
 
 
 class Classifier(nn.Module):
-    """image -> extractor -> features in [0,1]^d -> head -> logits."""
+    """image -> extractor -> features in [0,1]^d -> head -> logits.
+
+    Example:
+        >>> import torch, berncert
+        >>> extractor = berncert.build("lipconvnet", (1, 28, 28), dim=4)  # or any network of your own
+        >>> head = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10)).double()
+        >>> model = berncert.Classifier(extractor, head).eval().smooth(degree=2)
+        >>> model(torch.rand(3, 1, 28, 28)).shape
+        torch.Size([3, 10])
+        >>> bool((berncert.certify(model, torch.rand(3, 1, 28, 28)).radius > 0).all())
+        True
+    """
 
     def __init__(self, extractor: nn.Module, head: nn.Module) -> None:
         super().__init__()

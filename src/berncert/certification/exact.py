@@ -100,6 +100,15 @@ def certify(
 
     The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
     Ctrl-C stops within a moment.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double())  # logits x and 0.5
+        >>> c = berncert.certify(head, [[0.2]])
+        >>> print(c.predicted, c.radius.round(3), c.rival, c.status[0].name)
+        [1] [0.3] [0] PROVEN
+        >>> berncert.certify(head, [[0.2]], radius=0.25).status[0].name
+        'HOLDS'
     """
     name = str(dtype).removeprefix("torch.")
     method = Exact(

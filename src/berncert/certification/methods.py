@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Images, and what some methods need to know of them."""
+    """Images, and what some methods need to know of them.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=3)
+        >>> batch = berncert.Batch(test.images, test.labels)
+        >>> prove = berncert.Exact().prepare(berncert.load("digits"), test.images.shape[1:])
+        >>> len(prove(batch))
+        3
+    """
 
     images: Tensor
     labels: Tensor | None = None
@@ -68,7 +77,16 @@ class Method(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Method):
-    """Proven: no image within the radius changes its class."""
+    """Proven: no image within the radius changes its class.
+
+    Example:
+        >>> import berncert
+        >>> method = berncert.Exact(norm=1, tolerance=0.01)
+        >>> test = berncert.data.load("digits", limit=3)
+        >>> prove = method.prepare(berncert.load("digits"), test.images.shape[1:])  # a callable that pickles
+        >>> prove(berncert.Batch(test.images)).predicted.tolist()
+        [5, 0, 9]
+    """
 
     name, claim = "exact", Claim.PROVEN
 
@@ -94,7 +112,16 @@ def _checked_conservatism(conservatism: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Method):
-    """The radius of the paper's root finder: not proven, and most often too large."""
+    """The radius of the paper's root finder: not proven, and most often too large.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=2)
+        >>> method = berncert.Estimate(solver="dogbox", norm=float("inf"))
+        >>> find = method.prepare(berncert.load("digits"), test.images.shape[1:])
+        >>> find(berncert.Batch(test.images)).status.tolist()
+        ['ESTIMATE', 'ESTIMATE']
+    """
 
     name, claim, batch_size = "estimate", Claim.ESTIMATE, 16
 
@@ -120,7 +147,15 @@ def _only_l2(norm: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Randomized(Method):
-    """Randomized smoothing (Cohen et al.): l2 only, and each row is true with probability 1 - alpha."""
+    """Randomized smoothing (Cohen et al.): l2 only, and each row is true with probability 1 - alpha.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=2)
+        >>> probably = berncert.Randomized(sigma=0.25, n=1000).certify(berncert.load("digits"), test.images)
+        >>> probably.predicted.tolist(), bool((probably.probable_radius > 0).all())
+        ([5, 0], True)
+    """
 
     name, claim, batch_size, has_bound = "randomized", Claim.PROBABLE, 1, False
 

@@ -113,6 +113,17 @@ class Certificates(ProvenRows):
     """One proven statement for each input: nothing within `radius` changes the class, `witness` at `upper` does.
 
     For every row, radius <= true distance to the decision boundary <= upper.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double())  # logits x and 0.5
+        >>> c = berncert.certify(head, [[0.2], [0.9]])
+        >>> bool((c.radius <= [0.3, 0.4]).all()), bool((c.upper >= [0.3, 0.4]).all())
+        (True, True)
+        >>> c.certified_accuracy([1, 0], [0.1, 0.35])  # both rows are of the correct class
+        array([1. , 0.5])
+        >>> c[1].witness.round(3)  # of class 1
+        array([0.5])
     """
 
     predicted: Ints
@@ -137,6 +148,15 @@ class ImageCertificates(ProvenRows):
 
     `radius` is (feature_radius - 2 extraction_error) / lipschitz_bound, and a little less for rounding at the other
     image. The witness of `in_features` need not be the features of any image, so there is no upper limit in pixels.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=5)
+        >>> c = berncert.certify(berncert.load("digits"), test.images)
+        >>> bool((c.radius <= c.feature_radius / c.lipschitz_bound).all()), c.features.shape
+        (True, (5, 6))
+        >>> c.certified_accuracy(test.labels, [0, 0.3]).tolist()
+        [1.0, 0.8]
     """
 
     predicted: Ints
@@ -164,6 +184,13 @@ class RandomizedCertificates(Rows):
     """One statement for each image that is true with probability `confidence`, each by itself: see `randomized`.
 
     Of N images, all statements together are true with probability 1 - N alpha at least, not 1 - alpha.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=2)
+        >>> c = berncert.Randomized(sigma=0.25, n=1000).certify(berncert.load("digits"), test.images)
+        >>> c.confidence, c.counts.sum(axis=1), c.abstained
+        (array([0.999, 0.999]), array([1000, 1000]), array([False, False]))
     """
 
     predicted: Ints
@@ -204,7 +231,15 @@ class RandomizedCertificates(Rows):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates(Rows):
-    """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`."""
+    """What the paper's root finder returned. Nothing here is proven: see `berncert.estimate`.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double())  # logits x and 0.5
+        >>> e = berncert.estimate(head, [[0.2]])
+        >>> e.distance_estimate.round(3), e.runner_up, e.residual.round(3)
+        (array([0.3]), array([0]), array([0.]))
+    """
 
     predicted: Ints
     """The class of the smoothed head."""
@@ -225,6 +260,13 @@ class ImageEstimates(Rows):
     """The estimates of images: `distance_estimate` is the features' divided by lipschitz_bound, in units of the pixels.
 
     The bound is proven; the distance that it divides is not, so neither is the quotient.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=1)
+        >>> e = berncert.estimate(berncert.load("digits"), test.images)
+        >>> bool(e.distance_estimate[0] == e.feature_distance_estimate[0] / e.lipschitz_bound[0])
+        True
     """
 
     predicted: Ints
@@ -248,7 +290,15 @@ class ImageEstimates(Rows):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttackResults(Rows):
-    """What an attack found: no certificate can go beyond it."""
+    """What an attack found: no certificate can go beyond it.
+
+    Example:
+        >>> import berncert
+        >>> test = berncert.data.load("digits", limit=2)
+        >>> attack = berncert.Pgd(radii=(1e-3, 3.0)).prepare(berncert.load("digits"), test.images.shape[1:])
+        >>> attack(berncert.Batch(test.images, test.labels, test.indices.tolist())).fallen_at
+        array([3., 3.])
+    """
 
     predicted: Ints
     """The class of the image itself."""

@@ -179,6 +179,12 @@ def estimate(
     conservatism: C of the paper; the system then asks for a margin of 1/C of that at x0. None asks for no margin.
     jacobian: "2-point" (finite differences, as the paper ran it) or "exact" (closed form; the same system, faster).
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.5, 0.5]]).double())  # logits x and 0.5
+        >>> berncert.estimate(head, [[0.2]]).distance_estimate.round(3)
+        array([0.3])
     """
     method = Estimate(solver=solver, norm=norm, conservatism=conservatism, jacobian=jacobian)
     if isinstance(model, Classifier):

@@ -9,7 +9,17 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """How a certificate came to its end; each value says what that means."""
+    """How a certificate came to its end; each value says what that means.
+
+    Example:
+        >>> import torch, berncert
+        >>> constant = berncert.SmoothedHead(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+        >>> status = berncert.certify(constant, [[0.5]]).status[0]
+        >>> status.name, status is berncert.Status.WHOLE_CUBE
+        ('WHOLE_CUBE', True)
+        >>> print(berncert.Status.PROVEN.value)
+        the radius is within the tolerance of the largest possible
+    """
 
     PROVEN = "the radius is within the tolerance of the largest possible"
     WHOLE_CUBE = (

@@ -63,7 +63,7 @@ def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
     for entry in (*fields(RunSettings), *(entry for entry in fields(methods[first]) if entry.name in shared)):
         add_flag(group, entry, default=True)
     for name, method in methods.items():
-        group = parser.add_argument_group(f"settings: --method {name}", (method.__doc__ or "").strip())
+        group = parser.add_argument_group(f"settings: --method {name}", (method.__doc__ or "").split("\n\n")[0].strip())
         for entry in fields(method):
             if entry.name not in shared:
                 add_flag(group, entry, default=True)

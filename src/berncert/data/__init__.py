@@ -1,4 +1,11 @@
-"""Data sets: generated, embedded, official, or your own images."""
+"""Data sets: generated, embedded, official, or your own images.
+
+Example:
+    >>> import berncert
+    >>> test = berncert.data.load("digits", split="test", limit=100)
+    >>> test.images.shape, test.labels[:3].tolist(), test.classes[:3]
+    (torch.Size([100, 1, 8, 8]), [5, 0, 9], ('0', '1', '2'))
+"""
 
 from __future__ import annotations
 

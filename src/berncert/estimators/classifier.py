@@ -38,7 +38,19 @@ def _has_probabilities(model: Any) -> bool:
 
 
 class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[misc]
-    __doc__ = BernsteinEstimator.__doc__
+    __doc__ = f"""{BernsteinEstimator.__doc__}
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> from berncert.estimators import BernsteinClassifier
+        >>> x, y = load_iris(return_X_y=True)
+        >>> model = BernsteinClassifier(RandomForestClassifier(random_state=0), degree=4).fit(x[::2], y[::2])
+        >>> c = model.certify(x[1::50], fixed=[0])  # the first column cannot change
+        >>> c.counterfactual[:, 0] == x[1::50, 0]
+        array([ True,  True,  True])
+        >>> bool((model.predict(c.counterfactual) != c.predicted).all())
+        True
+    """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Fit the base classifier, unless it is fitted already, and smooth its probabilities, or its scores."""

@@ -40,7 +40,21 @@ A name is trusted however it is used: a file may have it called with any argumen
 
 
 def save(model: Any, path: Any) -> None:
-    """Write a fitted model to a skops file."""
+    """Write a fitted model to a skops file.
+
+    Example:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from berncert import estimators
+        >>> x, y = load_iris(return_X_y=True)
+        >>> model = estimators.BernsteinClassifier(KNeighborsClassifier(), degree=3).fit(x, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     estimators.save(model, f"{folder}/iris.skops")
+        ...     again = estimators.load(f"{folder}/iris.skops")
+        >>> bool((again.predict(x) == model.predict(x)).all())
+        True
+    """
     import skops.io
 
     write_whole(Path(path), skops.io.dumps(model))
@@ -52,6 +66,19 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
     trusted: full names of further types that the file may hold, such as those of a base model of your own. Whoever
     wrote the file decides how they are called, so name only what you know. scikit-learn does not check what it is told
     about trees: a file from someone else may crash it.
+
+    Example:
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from berncert import estimators
+        >>> x, y = load_iris(return_X_y=True)
+        >>> model = estimators.BernsteinClassifier(KNeighborsClassifier(), degree=3).fit(x, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/iris.skops")
+        ...     again = estimators.load(f"{folder}/iris.skops")
+        >>> bool((again.predict(x) == model.predict(x)).all())
+        True
     """
     if isinstance(trusted, str):
         raise TypeError(f"expected a list of type names, got the text {trusted!r}; pass trusted=[{trusted!r}]")

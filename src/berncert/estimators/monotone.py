@@ -23,7 +23,17 @@ SAMPLES = 50
 
 
 class Direction(StrEnum):
-    """How an output depends on a column; each value says what that means."""
+    """How an output depends on a column; each value says what that means.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LinearRegression
+        >>> from berncert.estimators import BernsteinRegressor, Direction
+        >>> x = np.random.default_rng(0).random((50, 2))
+        >>> model = BernsteinRegressor(LinearRegression(), degree=1).fit(x, x[:, 0] - x[:, 1])
+        >>> [column.direction.name for column in model.monotonicity()]
+        ['INCREASING', 'DECREASING']
+    """
 
     CONSTANT = "the column plays no part"
     INCREASING = "never falls where the column grows, proven"

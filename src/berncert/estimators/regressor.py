@@ -22,7 +22,19 @@ from berncert.polynomial import SmoothedHead
 
 
 class BernsteinRegressor(RegressorMixin, BernsteinEstimator):  # type: ignore[misc]
-    __doc__ = BernsteinEstimator.__doc__
+    __doc__ = f"""{BernsteinEstimator.__doc__}
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.neighbors import KNeighborsRegressor
+        >>> from berncert.estimators import BernsteinRegressor
+        >>> x = np.linspace(0, 1, 50)[:, None]
+        >>> model = BernsteinRegressor(KNeighborsRegressor(5), degree=8).fit(x, x[:, 0])
+        >>> low, high = model.bounds(x[:1], radius=0.5)
+        >>> bool(low[0] <= model.predict(x[:1])[0] <= high[0])
+        True
+        >>> print(model.monotonicity()[0])
+        0: increasing, never falls where the column grows, proven
+    """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Fit the base regressor, unless it is fitted already, and smooth it; y has one column or several."""

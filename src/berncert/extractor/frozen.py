@@ -39,6 +39,12 @@ class FrozenNetwork(nn.Module):
 
     Called with images it computes in their dtype (float64 or float32) and on their device; each row of the result
     depends on the same image only, and nothing that is passed in is changed.
+
+    Example:
+        >>> import torch, berncert
+        >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2), torch.nn.ReLU())
+        >>> berncert.freeze(network, (1, 2, 2))
+        FrozenNetwork((1, 2, 2) -> (2,), 3 steps, 10 numbers)
     """
 
     def __init__(

@@ -85,7 +85,13 @@ class Normalise(nn.Module):
 
 
 class UnitCube(nn.Module):
-    """A cube of the given side around 0, scaled to [0,1]^d, and everything outside clamped: 1/side-Lipschitz."""
+    """A cube of the given side around 0, scaled to [0,1]^d, and everything outside clamped: 1/side-Lipschitz.
+
+    Example:
+        >>> import torch, berncert
+        >>> berncert.UnitCube(side=2.0)(torch.tensor([[-3.0, -1.0, 0.0, 0.5]]))
+        tensor([[0.0000, 0.0000, 0.5000, 0.7500]])
+    """
 
     def __init__(self, side: float = 1.0) -> None:
         super().__init__()

@@ -91,6 +91,17 @@ def lipschitz_table(
     """The network layer by layer: output shape, the layer's own factor, and the bound from the image so far.
 
     `unit` is the rounding unit of the arithmetic that the network runs in, for what is proven of its rounding errors.
+
+    Example:
+        >>> import torch, berncert
+        >>> print(berncert.lipschitz_table(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sigmoid()), (2,)))
+        proven Lipschitz bound, norm 2: 0.25
+        ┏━━━━━━┳━━━━━━━━━┳━━━━━━━━┳━━━━━━━━┳━━━━━━━━━┓
+        ┃ step ┃ layer   ┃ output ┃ factor ┃ running ┃
+        ┡━━━━━━╇━━━━━━━━━╇━━━━━━━━╇━━━━━━━━╇━━━━━━━━━┩
+        │ 0    │ ReLU    │      2 │      1 │       1 │
+        │ 1    │ Sigmoid │      2 │   0.25 │    0.25 │
+        └──────┴─────────┴────────┴────────┴─────────┘
     """
     p = checked_norm(norm)
     frozen = freeze(network, input_shape)
@@ -131,5 +142,12 @@ def lipschitz_bound(
     the p of the norm, 1 <= p <= inf. Evaluation mode only.
 
     A layer of your own gets its bound with `register_bound`.
+
+    Example:
+        >>> import torch, berncert
+        >>> layer = torch.nn.Linear(2, 2, bias=False)
+        >>> layer.weight.data = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+        >>> round(berncert.lipschitz_bound(torch.nn.Sequential(layer, torch.nn.Sigmoid()), (2,)), 6)  # 4 times 1/4
+        1.0
     """
     return lipschitz_table(network, input_shape, norm, progress=progress).bound

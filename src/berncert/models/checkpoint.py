@@ -114,6 +114,16 @@ def save(
 
     `input_shape` is the shape of one image, for an extractor that does not know it. `base` is the head before it was
     smoothed, to be kept in the same file; `about` is any plain JSON, e.g. how the model was made.
+
+    Example:
+        >>> import tempfile, torch, berncert
+        >>> model = berncert.load("digits")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     berncert.save(model, f"{folder}/mine.safetensors", about={"made by": "me"})
+        ...     again = berncert.load(f"{folder}/mine.safetensors")
+        >>> images = berncert.data.load("digits", limit=5).images
+        >>> torch.equal(again(images), model(images))
+        True
     """
     extractor, head = _parts_of(model, input_shape)
     description: dict[str, Any] = {"extractor": None, "head": None, "base": None, "about": dict(about or {})}
@@ -134,6 +144,13 @@ def load(path: str | PathLike[str], *, base: bool = False) -> Any:
 
     Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf", "cifar10" and "svhn". The model computes what the
     saved one computes. `base=True` loads it with its head as it was before smoothing.
+
+    Example:
+        >>> import berncert
+        >>> model = berncert.load("digits")
+        >>> test = berncert.data.load("digits", limit=5)
+        >>> model(test.images).argmax(dim=1).tolist(), test.labels.tolist()
+        ([5, 0, 9, 8, 7], [5, 0, 9, 8, 7])
     """
     return open_checkpoint(path).model(base=base)
 

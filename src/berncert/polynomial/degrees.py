@@ -44,6 +44,13 @@ def choose_degree(
     difference: if given, no output may differ by more than this at any of the points.
     max_degree: by default the highest degree up to 32 whose grid, (degree + 1)^dim, has at most 70,000 points.
     dtype, device, batch_size: as in `smooth`.
+
+    Example:
+        >>> import torch, berncert
+        >>> def circle(x):  # inside or outside
+        ...     return torch.stack([((x - 0.5) ** 2).sum(dim=1), torch.full_like(x[:, 0], 0.09)], dim=1)
+        >>> berncert.choose_degree(circle, 2, agreement=0.9)
+        14
     """
     share, most = _checked_share(agreement), _checked_difference(difference)
     highest = (

@@ -24,6 +24,14 @@ class SmoothedHead(PolynomialHead):
     `coefficients` is a (K, n_1+1, ..., n_d+1) tensor, kept as a buffer, or as a parameter if it is one. Logits lie
     between the least and the greatest coefficient of their class; at the cube's corners they are the corner
     coefficients. Features and coefficients of different dtype meet in the wider one.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = berncert.SmoothedHead(torch.tensor([[0.0, 1.0], [0.5, 0.5]]))  # two classes, one feature, degree 1
+        >>> head(torch.tensor([[0.25]]))
+        tensor([[0.2500, 0.5000]])
+        >>> head
+        SmoothedHead(classes=2, dim=1, degree=1, dtype=torch.float32)
     """
 
     coefficients: Tensor
@@ -116,6 +124,15 @@ def smooth(
         your own, (M, dim) in [0, 1], or a number of points drawn from the cube, the same ones every time; by default
         1000, or fewer beside very many coefficients. A `SmoothingWarning` says when smoothing has ruined the head. 0
         compares nothing, and so does `differentiable=True`.
+
+    Example:
+        >>> import torch, berncert
+        >>> head = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4)).double()
+        >>> smoothed = berncert.smooth(head, dim=3, degree=2)
+        >>> smoothed
+        SmoothedHead(classes=4, dim=3, degree=2, dtype=torch.float64)
+        >>> smoothed(torch.rand(5, 3)).shape
+        torch.Size([5, 4])
     """
     sampler = Sampler(head, dtype=dtype, device=device, batch_size=batch_size, differentiable=differentiable)
     degrees = degrees_per_axis(dim, degree)

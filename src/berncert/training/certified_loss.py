@@ -41,6 +41,16 @@ def certified_loss(
     `attack_steps` the features are moved instead, by so many steps of gradient ascent: a fast head that bends can
     deceive the first order, and not these. Logits are divided by `temperature`, and the loss multiplied by it: with a
     small one it rests as soon as an input keeps its class.
+
+    Example:
+        >>> import torch, berncert
+        >>> extractor = berncert.build("mlp", (1, 8, 8), dim=3)  # 1-Lipschitz
+        >>> head = berncert.SmoothedHead(torch.nn.Parameter(torch.rand(10, 3, 3, 3)))  # degree 2, trained too
+        >>> train = berncert.data.load("digits", split="train", limit=64)
+        >>> loss = berncert.certified_loss(extractor(train.images), train.labels, head, radius=0.3)
+        >>> loss.backward()  # reaches the extractor and the coefficients
+        >>> head.coefficients.grad.shape
+        torch.Size([10, 3, 3, 3])
     """
     _check(features, labels, head, radius, temperature)
     steps, norm = checked_index("attack_steps", attack_steps), checked_norm(norm)

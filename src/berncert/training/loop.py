@@ -72,6 +72,14 @@ def train(
 
     `on_epoch` is called with each line of the log, as a dictionary; `on_note`, before the training, with sentences
     about the images: how they were divided, and whether test images are among the training images.
+
+    Example:
+        >>> import tempfile, berncert
+        >>> from berncert.training.recipes import load_recipe
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model = berncert.train(load_recipe("digits", epochs=1), folder, progress=False)
+        >>> type(model).__name__, type(model.head).__name__
+        ('Classifier', 'SmoothedHead')
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     folder, device = Path(folder), chosen_device(device)

@@ -38,6 +38,14 @@ def freeze(network: nn.Module, input_shape: Sequence[int]) -> FrozenNetwork:
     beside the network, on batches of several sizes and images of several scales, and must agree up to rounding.
 
     From then on only the frozen network is run and certified. Evaluation mode only.
+
+    Example:
+        >>> import torch, berncert
+        >>> network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
+        >>> frozen = berncert.freeze(network, (1, 8, 8))
+        >>> image = torch.rand(1, 1, 8, 8)
+        >>> torch.allclose(frozen(image), network(image), atol=1e-5)
+        True
     """
     if isinstance(network, FrozenNetwork):
         if tuple(input_shape) != network.input_shape:

@@ -1,4 +1,4 @@
-"""A real browser for the tests of the page; they are skipped where there is none."""
+"""A real browser for tests of pages; they are skipped where there is none."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Opener]:
-    """Opens a file; at the end of the test nothing may have gone wrong in it, and nothing may have been asked for."""
+    """Opens a file; at the end of the test nothing may have gone wrong in it, and it may have asked for nothing.
+
+    What lies in `folder` belongs to the page.
+    """
     troubles: list[str] = []
     contexts = []
 
-    def opened(path: Path, *, width: int = 1280, **options: Any) -> Page:
+    def opened(path: Path, *, width: int = 1280, folder: Path | None = None, **options: Any) -> Page:
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         context.set_default_timeout(5000)
         contexts.append(context)
@@ -46,11 +49,12 @@ def open_page(browser: Browser) -> Iterator[Opener]:
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         asked = lambda request: troubles.append(f"asked for {request.url}")  # noqa: E731
-        page.on("request", lambda its: None if its.url.split("#")[0] == url else asked(its))
+        own = lambda of: of.startswith(folder.as_uri()) if folder else of.split("#")[0] == url  # noqa: E731
+        page.on("request", lambda its: None if own(its.url) else asked(its))
         page.goto(url)
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert not troubles
+    assert not troubles, troubles
