@@ -1,4 +1,4 @@
-"""The documentation site: built once, as `make docs` does; its links, its reference, and how it behaves in a browser."""
+"""The documentation site, built once as `make docs` does: its links, its reference, and how it behaves in a browser."""
 
 from __future__ import annotations
 

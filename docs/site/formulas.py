@@ -34,7 +34,7 @@ class Displayed(Preprocessor):
 
 
 class Inline(InlineProcessor):
-    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element | str, int, int]:  # type: ignore[override]  # noqa: N802, ARG002
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Element | str, int, int]:  # type: ignore[override]  # noqa: N802
         return self.md.htmlStash.store(mathml(m[1], "inline")), m.start(0), m.end(0)
 
 
