@@ -1,10 +1,10 @@
 # Two commands do all on a fresh clone: `make demo` and `make test`. The rest is for contributors.
 PYTHON := .venv/bin/python
 READY  := .venv/ready
-export PIP_CONSTRAINT := constraints.txt
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench docs dist clean
 
 demo: $(READY)  ## certify, attack, compare, draw, report: about a minute
 	$(PYTHON) -m berncert demo
@@ -29,6 +29,13 @@ bench: $(READY)  ## side-by-side measurements, written to benchmarks/: half an h
 	$(PYTHON) -m benchmarks.certifiers
 	$(PYTHON) -m benchmarks.tables
 
+docs: $(READY)  ## the documentation site, into out/site
+	$(PYTHON) -m docs.site out/site
+
+dist: $(READY)  ## an sdist and a wheel, into dist/
+	rm -rf dist
+	$(PYTHON) -m build --outdir dist
+
 $(READY): pyproject.toml constraints.txt
 	@python3 -c 'import sys; sys.exit("berncert needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else 0'
 	@echo "setting up .venv with PyTorch and the rest: a few minutes"
@@ -39,4 +46,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv out dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from berncert.training.certified_loss import certified_loss as certified_loss
     from berncert.training.loop import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _HOMES = {
     "": ("data",),
     "attacks.methods": ("Fgsm", "Pgd"),

@@ -13,7 +13,6 @@ from berncert.certification.box_search import Questions
 from berncert.certification.feature_space import posed
 from berncert.certification.kernels import search
 from berncert.certification.methods import Exact
-from berncert.certification.nearest_class import solve_wanted
 
 
 @pytest.mark.parametrize("norm", [1, 2, 3, math.inf])
@@ -28,7 +27,7 @@ def test_no_closer_point_is_given_the_wanted_class_and_the_witness_is(norm: floa
         low = np.where(rng.uniform(size=x.shape) < 0.2, x, 0.0)
         high = np.where(rng.uniform(size=x.shape) < 0.2, x, 1.0)
         questions = Questions.plain(x)._replace(low=low, high=high, weight=weight)
-        a = solve_wanted(problem, questions, wanted, threads=1)
+        a = problem.solve_wanted(questions, wanted, threads=1)
         for i in range(len(x)):
             points = rng.uniform(low[i], high[i], size=(20000, len(degrees)))
             if math.isfinite(a.upper[i]):

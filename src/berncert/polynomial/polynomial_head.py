@@ -27,6 +27,10 @@ class PolynomialHead(nn.Module):
 
     A `SmoothedHead` is one term in all features, a `SumHead` an affine part and terms in few features each. The first
     axis of every tensor of a head is the classes'.
+
+    >>> import torch, berncert
+    >>> isinstance(berncert.SumHead(torch.eye(2), torch.zeros(2)), berncert.PolynomialHead)
+    True
     """
 
     fidelity: Fidelity | None = None

@@ -28,6 +28,12 @@ class SumHead(PolynomialHead):
     weight, bias: (K, d) and (K,). terms: pairs of the features that a term takes and its coefficients (K, n_1+1, ...),
     one axis for each of them; features may be in several terms. All tensors are kept as buffers, or as parameters if
     they are ones. The Bernstein polynomial of a sum is the sum of those of its terms.
+
+    >>> import torch, berncert
+    >>> square = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])  # x_0 squared for the first class
+    >>> head = berncert.SumHead(torch.eye(2), torch.zeros(2), [((0,), square)])
+    >>> head(torch.tensor([[0.5, 0.5]]))
+    tensor([[0.7500, 0.5000]])
     """
 
     weight: Tensor
