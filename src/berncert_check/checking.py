@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 
 from berncert_check.bernstein import Net, net_of
+from berncert_check.network import Network, UnsupportedError, network_of
 from berncert_check.norms import norm, parse_norm
 from berncert_check.proof_file import FORMAT, VERSION, Block, UnusableError, exact_number, read_blocks
 from berncert_check.reasons import Box, Claim, Hints, RejectedError, check_tree
@@ -47,12 +48,28 @@ class Head:
 
 def check_file(path: Path) -> Iterator[Verdict]:
     """A verdict for each row, in the order of the file; raises UnusableError where the file itself cannot be used."""
-    blocks = read_blocks(path)
-    head = _head(next(blocks))
-    for block in blocks:
-        if block.kind != "ROW":
-            raise UnusableError(f"expected rows after the head, got a block of kind {block.kind!r}")
-        yield check_row(head, block)
+    head, network, first = None, None, True
+    for block in read_blocks(path):
+        if head is None:
+            head = _head(block)
+        elif block.kind == "NET" and first:
+            network, first = _network(block, head), False
+        elif block.kind == "ROW":
+            first = False
+            yield check_row(head, block, network)
+        else:
+            raise UnusableError(f"expected rows after the head and the network, got a block of kind {block.kind!r}")
+
+
+def _network(block: Block, head: Head) -> Network | str:
+    """The network, or what is not supported of it."""
+    try:
+        network = network_of(block, head.norm)
+    except UnsupportedError as error:
+        return str(error)
+    if network.steps[-1].outputs != head.dim:
+        raise UnusableError(f"expected a network with {head.dim} features, got {network.steps[-1].outputs}")
+    return network
 
 
 def _head(block: Block) -> Head:
@@ -82,25 +99,54 @@ def _head(block: Block) -> Head:
     return Head(nets, p, floor)
 
 
-def check_row(head: Head, block: Block) -> Verdict:
-    """Whether a row follows from its tree: the radius, and the upper end if there is one."""
+def check_row(head: Head, block: Block, network: Network | str | None = None) -> Verdict:
+    """Whether a row follows from its tree: the radius, and the upper end if there is one; of an image, its radius.
+
+    network: the way from images to features, or what is not supported of it.
+    """
     fields = block.fields
     try:
         index, predicted = int(fields["index"]), int(fields["predicted"])
         radius = exact_number(fields["radius"])
+        claimed = radius if network is None else exact_number(fields["image_radius"])
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableError(f"a row lacks something, or has it wrong: {error}") from error
+    if isinstance(network, str):
+        return Verdict(index, UNSUPPORTED, network, predicted, claimed)
+    if claimed == 0:
+        return Verdict(index, ACCEPTED, "a radius of 0 claims nothing", predicted, claimed)
     if "tags" not in block.arrays:
-        return Verdict(index, UNSUPPORTED, str(fields.get("why", "no proof was written")), predicted, radius)
+        return Verdict(index, UNSUPPORTED, str(fields.get("why", "no proof was written")), predicted, claimed)
     try:
         if not 0 <= predicted < len(head.nets):
             raise RejectedError(f"there is no class {predicted}")
         nodes = check_radius(head, block, predicted, radius)
         if "witness" in block.arrays:
             check_upper(head, block, predicted)
+        if network is not None:
+            check_image(network, block, radius, claimed)
     except RejectedError as error:
-        return Verdict(index, REJECTED, str(error), predicted, radius)
-    return Verdict(index, ACCEPTED, "", predicted, radius, nodes)
+        return Verdict(index, REJECTED, str(error), predicted, claimed)
+    return Verdict(index, ACCEPTED, "", predicted, claimed, nodes)
+
+
+def check_image(network: Network, block: Block, radius: Fraction | None, claimed: Fraction | None) -> None:
+    """Check that the features of every image nearer than the claimed radius are points that the tree speaks of.
+
+    They are nearer than bound * claimed to the features of the image itself, which are computed exactly here and are at
+    most `off` from the point x0 of the tree: so nearer than bound * claimed + off to x0. They must lie in the cube: by
+    a clamp at the end, or because the ball around x0 does.
+    """
+    d = network.steps[-1].outputs
+    x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
+    if any(w != 1 for w in weight) or any(limits[:d]) or any(limit != 1 for limit in limits[d:]):
+        raise RejectedError("of images, weights must be 1 and the limits those of the cube")
+    features = network.value(block.array("image", network.steps[0].inputs))
+    off = norm([a - b for a, b in zip(features, x0, strict=True)], network.norm)[1]
+    if radius is not None and (claimed is None or network.bound * claimed + off > radius):
+        raise RejectedError("features of images within the radius may be further away than the tree proves")
+    if not network.stays_in_cube() and (radius is None or any(not radius <= x <= 1 - radius for x in x0)):
+        raise RejectedError("features of images within the radius may lie outside the cube")
 
 
 def check_radius(head: Head, block: Block, predicted: int, radius: Fraction | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, overload
 
@@ -15,8 +16,9 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.feature_space import certify_features
 from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
 from berncert.certification.methods import Batch, Exact
+from berncert.certification.network_proof import network_proof
 from berncert.certification.prepared_model import PreparedModel
-from berncert.certification.proof_file import proof_file, with_proofs
+from berncert.certification.proof_file import ImageRows, proof_file, with_proofs
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
@@ -43,6 +45,7 @@ def certify(
     model: Classifier, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
     max_seconds: float | None = ..., radius: float | None = ..., threads: int | None = ...,
     progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
+    proof: str | PathLike[str] | None = ...,
 ) -> ImageCertificates: ...  # fmt: skip
 def certify(
     model: PolynomialHead | Classifier,
@@ -94,9 +97,9 @@ def certify(
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
     dtype: of the extraction. float32 is faster; what it loses is proven, subtracted, and stated in `extraction_error`.
     batch_size: how many images are extracted together.
-    proof: a file to write the proofs to, for a `SmoothedHead`: whoever does not trust this program checks it with
-        `berncert-check`, in exact arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is
-        proven there.
+    proof: a file to write the proofs to: whoever does not trust this program checks it with `berncert-check`, in exact
+        arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
+        `Classifier`, the network's weights are in the file, and the claim is about it in real arithmetic.
 
     The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
     Ctrl-C stops within a moment.
@@ -114,16 +117,16 @@ def certify(
     method = Exact(
         norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name
     )
-    if proof is not None:
-        return certify_with_proof(proof, model, inputs, method, weights, lower, upper, threads, progress)
-    if isinstance(model, PolynomialHead):
-        return certify_features(
-            model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
-        )
-    if any(option is not None for option in (weights, lower, upper)):
+    if not isinstance(model, PolynomialHead) and any(option is not None for option in (weights, lower, upper)):
         raise ValueError(
             "expected weights, lower and upper with a SmoothedHead and features, got them with a Classifier and "
             "images; certify model.head on model.extractor(images) to use them"
+        )
+    if proof is not None:
+        return certify_with_proof(proof, model, inputs, method, weights, lower, upper, threads, progress, batch_size)
+    if isinstance(model, PolynomialHead):
+        return certify_features(
+            model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
         )
     images = checked_images(inputs)
     prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
@@ -131,19 +134,26 @@ def certify(
 
 
 def certify_with_proof(
-    path: str | PathLike[str], head: Any, features: Any, method: Exact, weights: Any, lower: Any, upper: Any,
-    threads: int | None, progress: bool | None,
-) -> Certificates:  # fmt: skip
-    """The certificates of these features, with their proofs written to a file."""
+    path: str | PathLike[str], model: Any, inputs: Any, method: Exact, weights: Any, lower: Any, upper: Any,
+    threads: int | None, progress: bool | None, batch_size: int,
+) -> Certificates | ImageCertificates:  # fmt: skip
+    """The certificates of these inputs, with their proofs written to a file."""
+    head = model.head if isinstance(model, Classifier) else model
     if not isinstance(head, SmoothedHead):
         raise TypeError(
-            f"expected a SmoothedHead with proof=, got {type(head).__name__}; of a classifier of images, certify "
-            "model.head on model.extractor(images): proofs through networks are not written yet"
+            f"expected a SmoothedHead, or a Classifier with one, with proof=, got {type(head).__name__}; proofs of "
+            "other heads are not written yet"
         )
+    if method.radius is not None:
+        raise ValueError("expected either proof or radius, got both; leave radius out: the file says how far is proven")
+    if isinstance(model, Classifier):
+        images = checked_images(inputs)
+        prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
+        return prove.with_proof(path, images)
     found = certify_features(
-        head, features, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
+        head, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
     )
-    x = checked_features(head, features)
+    x = checked_features(head, inputs)
     low, high = checked_box(lower, upper, x.shape)
     weight = None if weights is None else checked_weights(weights, x.shape)
     with proof_file(path, head, method.norm) as file:
@@ -177,6 +187,20 @@ class ImageProver(PreparedModel):
             best = found if best is None else _better(best, found)
         assert best is not None
         return best
+
+    def with_proof(self, path: str | PathLike[str], images: Tensor) -> ImageCertificates:
+        """The same, with a file of proofs: by the way through the network in the norm of the pixels all along."""
+        assert isinstance(self.head, SmoothedHead)
+        network = network_proof(self.extractor, self.norm)
+        with proof_file(path, self.head, self.norm, network) as file:
+            found = self._by_route(self.features(images), _sizes(images), self.norm)
+            pixels = images.flatten(1).double().cpu().numpy()
+            rows = ImageRows(pixels, found.radius.copy(), found.extraction_error, network.bound)
+            inner = with_proofs(
+                file, self.head, found.features, replace(found.in_features, radius=found.feature_radius), self.norm,
+                images=rows, progress=self.progress,
+            )  # fmt: skip
+        return replace(found, radius=rows.radius, feature_radius=inner.radius)
 
     def _by_route(self, features: Floats, sizes: Floats, q: float) -> ImageCertificates:
         """What a proof in feature space, in norm q, says about images of these sizes (norm_2).

@@ -8,8 +8,7 @@ import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 
 from berncert.certification.kernels.problem import Problem, pose
 from berncert.certification.kernels.recording import Claim, new_desk, record_row
+from berncert.certification.network_proof import NetworkProof, norm_text
 from berncert.certification.results import Certificates
 from berncert.foundation.arrays import Floats
 from berncert.foundation.progress import Bar
@@ -28,6 +28,8 @@ LOWERED = 1 - 2.0**-13
 """A radius with a proof is lowered by this factor: room for short hints, and far fewer boxes."""
 FINENESS = 8
 """The first box has corners on a grid of 2^-8 of the radius or finer, so that a checker has short numbers."""
+THIN = 2.0**-40
+"""How far the first box reaches beyond a fixed feature."""
 MOST_TAGS = 1_000_000
 
 
@@ -49,18 +51,44 @@ class ProofFile:
         self.rows += kind == "ROW"
 
 
+@dataclass(frozen=True)
+class ImageRows:
+    """What rows about images say of them."""
+
+    pixels: Floats
+    """(N, numbers of an image), as they were given."""
+    radius: Floats
+    """Of each image; lowered to what its proof says."""
+    error: Floats
+    """How far computed features may be from the exact ones."""
+    bound: float
+
+    def lowered(self, row: int, feature_radius: float) -> float:
+        """The radius of this image that follows from this one in feature space."""
+        room = max(feature_radius - 2 * float(self.error[row]), 0.0)
+        follows = room / self.bound * (1 - 2.0**-40) if self.bound > 0 else math.inf
+        self.radius[row] = min(float(self.radius[row]), follows)
+        return float(self.radius[row])
+
+
 @contextmanager
-def proof_file(path: str | PathLike[str], smoothed: SmoothedHead, norm: float) -> Iterator[ProofFile]:
-    """A new proof file about this head; it gets its last block, without which it is refused, only if all went well."""
+def proof_file(
+    path: str | PathLike[str], smoothed: SmoothedHead, norm: float, network: NetworkProof | None = None
+) -> Iterator[ProofFile]:
+    """A new proof file about this head; it gets its last block, without which it is refused, only if all went well.
+
+    network: the way from images to features, if rows are about images.
+    """
     problem = _posed(smoothed, norm)
     file = ProofFile(Path(path))
     try:
         raw = smoothed.coefficients.detach().cpu().double().numpy()
-        p = "inf" if norm == math.inf else str(Fraction(norm))
-        about = {"format": FORMAT, "version": VERSION, "norm": p, "degrees": list(smoothed.degree)}
+        about = {"format": FORMAT, "version": VERSION, "norm": norm_text(norm), "degrees": list(smoothed.degree)}
         exponent = math.frexp(float(np.abs(raw).max()))[1]
         about |= {"classes": smoothed.classes, "exponent": exponent, "rounding": _floor(problem).hex()}
         file.write("HEAD", about, coefficients=raw.reshape(-1))
+        if network is not None:
+            file.write("NET", network.fields, **network.arrays)
         yield file
         file.write("END", {"rows": file.rows})
     finally:
@@ -70,7 +98,7 @@ def proof_file(path: str | PathLike[str], smoothed: SmoothedHead, norm: float) -
 def with_proofs(
     file: ProofFile, smoothed: SmoothedHead, features: Floats, certificates: Certificates, norm: float, *,
     weights: Floats | None = None, lower: Floats | None = None, upper: Floats | None = None,
-    progress: bool | None = None,
+    images: ImageRows | None = None, progress: bool | None = None,
 ) -> Certificates:  # fmt: skip
     """Write a proof for each row, and return the certificates with the radii that are proven there, a little lower.
 
@@ -107,6 +135,9 @@ def with_proofs(
                     arrays["witness"] = certificates.witness[row]
             else:
                 fields["why"] = "a radius of 0 claims nothing" if not radius > 0 else "no tree of boxes was found"
+            if images is not None:
+                fields["image_radius"] = images.lowered(row, radius if used >= 0 else math.inf).hex()
+                arrays["image"] = images.pixels[row]
             file.write("ROW", fields | {"radius": float(radii[row]).hex()}, **arrays)
             bar.update(row + 1)
     return replace(certificates, radius=radii)
@@ -131,4 +162,6 @@ def _first_box(x0: Floats, weight: Floats, limits: Floats, radius: float) -> tup
         grid = 2.0 ** np.floor(np.log2(np.minimum(reach, 1.0)) - FINENESS)
         low = np.maximum(low, np.floor((x0 - reach) / grid - 0.01) * grid)
         high = np.minimum(high, np.ceil((x0 + reach) / grid + 0.01) * grid)
+    fixed = low == high  # a thin box around it
+    low, high = np.where(fixed, np.maximum(low - THIN, 0), low), np.where(fixed, np.minimum(high + THIN, 1), high)
     return (low, high) if (low < high).all() else None
