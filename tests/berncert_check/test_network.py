@@ -116,7 +116,7 @@ def verdict(path: Path) -> str:
 
 
 def test_changed_networks_images_and_radii_are_rejected(proof: Path, tmp_path: Path) -> None:
-    """Weights, biases and pixels move the features or the bound; a factor that is changed only makes the bound worse."""
+    """Weights, biases and pixels move the features or the bound; a changed factor only makes the bound worse."""
     chance, changed, counts = np.random.default_rng(0), tmp_path / "changed.bin", Counter()
     for _ in range(400):
         blocks = blocks_of(proof)
