@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from berncert.extractor import register_bound as register_bound
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
+    from berncert.models.onnx_reading import read_onnx as read_onnx
+    from berncert.models.onnx_writing import write_onnx as write_onnx
     from berncert.polynomial import Fidelity as Fidelity
     from berncert.polynomial import PolynomialHead as PolynomialHead
     from berncert.polynomial import SmoothedHead as SmoothedHead
@@ -59,6 +61,8 @@ _HOMES = {
     ),
     "certification.status": ("Status",),
     "models.checkpoint": ("load", "save"),
+    "models.onnx_reading": ("read_onnx",),
+    "models.onnx_writing": ("write_onnx",),
     "polynomial": (
         "Fidelity", "PolynomialHead", "SmoothedHead", "SmoothingWarning", "SumHead", "choose_degree", "smooth",
     ),

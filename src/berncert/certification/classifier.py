@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
-from berncert.extractor import FrozenNetwork, LipschitzTable, freeze, lipschitz_table
+from berncert.extractor import FrozenNetwork, LipschitzTable, UnitCube, freeze, lipschitz_table
+from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.proof_cache import proven
 from berncert.polynomial import PolynomialHead
-from berncert.polynomial.sum_head import smoothed_head
+from berncert.polynomial.sum_head import SumHead, smoothed_head
+
+WIDEST = 2.0**30
+"""The greatest side of the cube around logits: what is wider costs digits of them."""
 
 
 class Classifier(nn.Module):
@@ -34,6 +41,35 @@ class Classifier(nn.Module):
                 raise TypeError(f"expected a torch module as the {name}, got {type(part).__name__}")
         self.extractor = extractor
         self.head = head
+
+    @classmethod
+    def of_logits(
+        cls, network: nn.Module, input_shape: Sequence[int] | None = None, *, side: float | None = None
+    ) -> Classifier:
+        """A whole network, whose outputs are logits, as a classifier that can be certified: nothing is smoothed.
+
+        Its logits are the features: scaled to the cube, where everything beyond its `side` is clamped, and back by an
+        affine head, which is its own polynomial. The default side is proven to be so wide that nothing is clamped for
+        pixels between -1 and 2 (up to a side of 2^30), so that the classifier computes what the network computes.
+
+        Example:
+            >>> import torch, berncert
+            >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).double()
+            >>> model = berncert.Classifier.of_logits(network, (1, 2, 2))
+            >>> images = torch.rand(5, 1, 2, 2, dtype=torch.float64)
+            >>> torch.allclose(model(images), network(images))
+            True
+        """
+        shape = getattr(network, "input_shape", None) if input_shape is None else input_shape
+        if shape is None:
+            raise ValueError("expected input_shape, e.g. (3, 32, 32), as the network does not say what it takes")
+        frozen = freeze(network, shape)
+        if len(frozen.output_shape) != 1:
+            raise ValueError(f"expected a network that gives (N, K) logits, got shape (N, *{frozen.output_shape})")
+        width = _side_around(frozen) if side is None else UnitCube(side).side
+        cube = freeze(UnitCube(width), frozen.output_shape)
+        eye = torch.eye(frozen.dim, dtype=torch.float64)
+        return cls(frozen.followed_by(cube), SumHead(width * eye, torch.full((frozen.dim,), -width / 2).double()))
 
     def forward(self, images: Tensor) -> Tensor:
         """The logits (N, K); of a frozen extractor and a smoothed head in float64, as they are certified."""
@@ -69,6 +105,13 @@ class Classifier(nn.Module):
         if len(frozen.output_shape) != 1:
             raise ValueError(f"expected an extractor that gives (N, d) features, got shape (N, *{frozen.output_shape})")
         return self if frozen is self.extractor else Classifier(frozen, self.head)
+
+
+def _side_around(network: FrozenNetwork) -> float:
+    """A power of two; entries of the output are proven to be at most half of it, for pixels between -1 and 2."""
+    slope, constant = proven(network, 2.0, UNIT).entry_size
+    most = 2 * math.sqrt(math.prod(network.input_shape)) * slope + constant
+    return float(2.0 ** math.ceil(math.log2(min(max(2 * most, 1.0), WIDEST))))
 
 
 def _features_of(model: Classifier) -> int:

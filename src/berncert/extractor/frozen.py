@@ -113,6 +113,17 @@ class FrozenNetwork(nn.Module):
         ]
         return FrozenNetwork(self.input_shape, steps, self.about)
 
+    def followed_by(self, *later: FrozenNetwork | Operation) -> FrozenNetwork:
+        """The network whose result goes through these networks or operations, one after the other."""
+        steps = list(self.steps)
+        for part in later:
+            ahead = len(steps)
+            if isinstance(part, FrozenNetwork):
+                steps += [replace(s, inputs=tuple(i + ahead for i in s.inputs)) for s in part.steps]
+            else:
+                steps.append(Step(part, (ahead,), type(part).__name__.lower(), type(part).__name__))
+        return FrozenNetwork(self.input_shape, steps, self.about)
+
     def as_data(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The network as plain JSON and tensors, from which `from_data` makes it again."""
         for step in self.steps:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.bounds.layer_bound import Shape
+from berncert.extractor.freezing.step_list import Value
 from berncert.extractor.freezing.tracing import IN_PLACE
 
 Args = tuple[Any, ...]
@@ -19,14 +18,6 @@ Kwargs = dict[str, Any]
 
 class BatchSize(int):
     """The number of images: fit to reshape a value, but not to compute with, as it differs from call to call."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value of the network while it is translated: its number, and its shape without the batch."""
-
-    number: int
-    shape: Shape
 
 
 def target_name(target: Any) -> str:

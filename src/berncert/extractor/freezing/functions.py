@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from berncert.extractor.freezing.arguments import Args, Kwargs, Value, named, refuse_dtype, target_name
+from berncert.extractor.freezing.arguments import Args, Kwargs, named, refuse_dtype, target_name
+from berncert.extractor.freezing.step_list import Value
 from berncert.extractor.freezing.tracing import IN_PLACE
 
 POOL = ("kernel_size", "stride", "padding")

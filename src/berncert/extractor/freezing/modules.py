@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -70,10 +69,11 @@ def _normalise(module: layers.Normalise, shape: Shape) -> Operations:
     mean, std = constant(module.mean, "mean"), constant(module.std, "std")
     if len(module.std) not in (1, shape[0]) or mean.shape != std.shape or not (std > 0).all():
         raise ValueError(f"expected a mean and a positive std for each of {shape[0]} channels, got {module}")
-    return [ops.Shift(_by_channel(-mean, shape)), ops.Scale(_by_channel(std, shape), divide=True)]
+    return [ops.Shift(by_channel(-mean, shape)), ops.Scale(by_channel(std, shape), divide=True)]
 
 
-def _by_channel(values: Tensor, shape: Shape) -> Tensor:
+def by_channel(values: Tensor, shape: Shape) -> Tensor:
+    """One number for each channel, in the shape that fits a value of this one."""
     return values.reshape(-1, *(1,) * (len(shape) - 1))
 
 
@@ -107,19 +107,7 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operat
     scale, shift = scale_and_shift(module)
     if shape[:1] != (len(scale),) or len(shape) not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
         raise ValueError(f"expected {len(scale)} channels as {layer_name(module)} takes them, got shape {shape}")
-    return [ops.Scale(_by_channel(scale, shape)), ops.Shift(_by_channel(shift, shape))]
-
-
-def folded(layer: ops.Layer, module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> ops.Layer | None:
-    """A linear operation with the batch normalisation of its result, of this shape, in its numbers; or None."""
-    if not isinstance(layer, ops.Linear | ops.Convolution) or (isinstance(layer, ops.Linear) and len(shape) != 1):
-        return None
-    scale, shift = scale_and_shift(module)
-    if len(scale) != len(layer.weight):
-        return None
-    weight = layer.weight * scale.view(-1, *(1,) * (layer.weight.ndim - 1))
-    bias = shift if layer.bias is None else layer.bias * scale + shift
-    return replace(layer, weight=weight, bias=bias)
+    return [ops.Scale(by_channel(scale, shape)), ops.Shift(by_channel(shift, shape))]
 
 
 def _activation(module: nn.Module, shape: Shape) -> Operations:
@@ -128,7 +116,7 @@ def _activation(module: nn.Module, shape: Shape) -> Operations:
 
 def _prelu(module: nn.PReLU, shape: Shape) -> Operations:
     slopes = constant(module.weight, "weight")
-    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else _by_channel(slopes, shape))]
+    return [ops.Leaky(slopes.reshape(()) if slopes.numel() == 1 else by_channel(slopes, shape))]
 
 
 def _softplus(module: nn.Softplus, shape: Shape) -> Operations:

@@ -41,11 +41,12 @@ def entry_numbers(target: Any, args: Args, kwargs: Kwargs, batch: int, layer: st
     numbers = torch.arange(1, entries + 1, dtype=torch.float64) + torch.arange(batch).view(-1, 1) * entries
     out = call(target, (numbers.reshape(batch, *value.shape), *args[1:]), kwargs)
     if not isinstance(out, tuple | list):
-        return _entries_of_one_image(out, batch, entries, layer)
-    return tuple(_entries_of_one_image(part, batch, entries, layer) for part in out)
+        return entries_of_one_image(out, batch, entries, layer)
+    return tuple(entries_of_one_image(part, batch, entries, layer) for part in out)
 
 
-def _entries_of_one_image(out: Any, batch: int, entries: int, layer: str) -> Tensor:
+def entries_of_one_image(out: Any, batch: int, entries: int, layer: str) -> Tensor:
+    """Which entry of each image the numbers 1, 2, ... in the result name, -1 for 0; a TypeError if images are mixed."""
     if not isinstance(out, Tensor) or out.ndim < 1 or len(out) != batch or not out.numel():
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise TypeError(f"expected a step that keeps the images of a batch apart, got {got}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +17,6 @@ from berncert.extractor.freezing.arguments import (
     Args,
     BatchSize,
     Kwargs,
-    Value,
     attribute,
     call,
     call_with_constants,
@@ -30,9 +27,10 @@ from berncert.extractor.freezing.arguments import (
     target_name,
 )
 from berncert.extractor.freezing.functions import CASTS, METHODS, OPERATORS, clamp_limits, equal_module, join_arguments
-from berncert.extractor.freezing.modules import BATCH_NORMS, IDLE, REARRANGING_MODULES, constant, folded
+from berncert.extractor.freezing.modules import BATCH_NORMS, IDLE, REARRANGING_MODULES, constant, scale_and_shift
 from berncert.extractor.freezing.rearranging import REARRANGING, entry_numbers
 from berncert.extractor.freezing.registration import operations_of
+from berncert.extractor.freezing.step_list import StepList, Value
 from berncert.extractor.freezing.tracing import name_of
 from berncert.extractor.frozen import Step
 from berncert.extractor.operations.entrywise import fits
@@ -41,18 +39,16 @@ SIZES = {"size", "dim", getattr}
 ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
 
 
-class Translator:
+class Translator(StepList):
     """The operations of a traced network, collected step by step. `batch` is how many images probes carry."""
 
     def __init__(self, root: nn.Module, input_shape: Shape, batch: int) -> None:
+        super().__init__(input_shape)
         self.root, self.batch = root, batch
         self.modules = dict(root.named_modules())
-        self.image = Value(0, input_shape)
-        self.steps: list[Step] = []
         self.made: dict[fx.Node, int] = {}
         """By the node that made it, the number of the last step: not by one that only passes a value on."""
         self.calls: Counter[str] = Counter()
-        self.name = self.layer = ""
 
     def translate(self, graph: fx.Graph) -> list[Step]:
         """The steps that lead to what the network returns."""
@@ -66,7 +62,9 @@ class Translator:
             args = fx.node.map_arg(node.args, values.__getitem__)
             kwargs = dict(fx.node.map_arg(node.kwargs, values.__getitem__))
             if node.op == "output":
-                return self._leading_to(args[0])
+                if not isinstance(args[0], Value):
+                    raise TypeError(f"expected the network to return one tensor, got {type(args[0]).__name__}")
+                return self.leading_to(args[0])
             self.name, self.layer, before = self._name_of_call(node, args), "", len(self.steps)
             try:
                 values[node] = self._node(node, args, kwargs)
@@ -80,18 +78,6 @@ class Translator:
                 self.made[node] = len(self.steps)
         raise TypeError("expected a network that returns a value, got none")
 
-    def _leading_to(self, last: Any) -> list[Step]:
-        if not isinstance(last, Value):
-            raise TypeError(f"expected the network to return one tensor, got {type(last).__name__}")
-        needed = {last.number}
-        for number in range(last.number, 0, -1):
-            if number in needed:
-                needed |= set(self.steps[number - 1].inputs)
-        kept = sorted(needed | {0})
-        place = {number: i for i, number in enumerate(kept)}
-        steps = (self.steps[number - 1] for number in kept[1:])
-        return [replace(step, inputs=tuple(place[i] for i in step.inputs)) for step in steps]
-
     def _name_of_call(self, node: fx.Node, args: Args) -> str:
         """The name of the step; a module that is called with its own result gets the number of the call added."""
         name = name_of(node)
@@ -101,12 +87,6 @@ class Translator:
         source = args[0].number if args and isinstance(args[0], Value) else 0
         with_its_result = source > 0 and self.steps[source - 1].name.split(" (call ")[0] == name
         return f"{name} (call {self.calls[name]})" if with_its_result else name
-
-    def _emit(self, operation: ops.Operation, *values: Value) -> Value:
-        operation.check()
-        shape = operation.output_shape(*(value.shape for value in values))
-        self.steps.append(Step(operation, tuple(v.number for v in values), self.name, self.layer))
-        return Value(len(self.steps), shape)
 
     def _node(self, node: fx.Node, args: Args, kwargs: Kwargs) -> Any:
         if node.op == "get_attr":
@@ -155,7 +135,7 @@ class Translator:
         if type(module) in BATCH_NORMS and node is not None and self._fold(module, node, value):
             return value
         for operation in operations_of(module, value.shape):
-            value = self._emit(operation, value)
+            value = self.emit(operation, value)
         return value
 
     def _fold(self, module: Any, node: fx.Node, value: Value) -> bool:
@@ -163,14 +143,9 @@ class Translator:
         source = node.args[0] if node.args else None
         if not isinstance(source, fx.Node) or len(source.users) > 1 or self.made.get(source) != len(self.steps):
             return False
-        before = self.steps[-1]
-        operation = folded(before.operation, module, value.shape) if isinstance(before.operation, ops.Layer) else None
-        if operation is None:
+        if not self.fold(value, *scale_and_shift(module), suffix=layer_name(module)):
             return False
-        operation.check()
         self.made[node] = len(self.steps)
-        layer = f"{before.layer}+{layer_name(module)}"
-        self.steps[-1] = replace(before, operation=operation, name=self.name, layer=layer)
         return True
 
     def _function(self, target: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -193,9 +168,9 @@ class Translator:
         value = only_value(args, kwargs, self.layer)
         refuse_dtype(kwargs)
         if target is torch.abs:
-            return self._emit(ops.Activation("abs"), value)
+            return self.emit(ops.Activation("abs"), value)
         if target is torch.clamp:
-            return self._emit(ops.Clamp(*clamp_limits(args[1:], kwargs)), value)
+            return self.emit(ops.Clamp(*clamp_limits(args[1:], kwargs)), value)
         if target is torch.mean:
             return self._mean(value, named(("dim", "keepdim"), args[1:], kwargs))
         raise TypeError(
@@ -211,26 +186,26 @@ class Translator:
         if isinstance(left, Value) and isinstance(right, Value):
             if target not in (operator.add, operator.sub):
                 raise TypeError(f"expected {self.layer} of one value of the network and a constant; got two values")
-            return self._emit(ops.Add(), left, right if target is operator.add else self._negative(right))
+            return self.emit(ops.Add(), left, right if target is operator.add else self._negative(right))
         value, number = (left, right) if isinstance(left, Value) else (right, left)
         by = _fitting(number, value.shape)
         if target is operator.mul:
-            return self._emit(ops.Scale(by), value)
+            return self.emit(ops.Scale(by), value)
         if target is operator.truediv:
             if value is right:
                 raise TypeError("expected a value of the network over a constant, got a constant over a value")
-            return self._emit(ops.Scale(by, divide=True), value)
+            return self.emit(ops.Scale(by, divide=True), value)
         if target is operator.sub and value is right:
-            return self._emit(ops.Shift(by), self._negative(value))
-        return self._emit(ops.Shift(by if target is operator.add else -by), value)
+            return self.emit(ops.Shift(by), self._negative(value))
+        return self.emit(ops.Shift(by if target is operator.add else -by), value)
 
     def _negative(self, value: Value) -> Value:
-        return self._emit(ops.Scale(constant(-1.0)), value)
+        return self.emit(ops.Scale(constant(-1.0)), value)
 
     def _matmul(self, left: Any, right: Any) -> Value:
         if not isinstance(left, Value) or not isinstance(right, Tensor) or right.ndim != 2:
             raise TypeError("expected the product of a value of the network with a constant matrix on its right")
-        return self._emit(ops.Linear(constant(right.T)), left)
+        return self.emit(ops.Linear(constant(right.T)), left)
 
     def _join(self, target: Any, parts: Any, dim: int) -> Value:
         values = list(parts)
@@ -242,19 +217,13 @@ class Translator:
         axis = dim % (rank + 1) - 1
         if target is torch.stack:
             values = [self._rearrange(torch.unsqueeze, (value, axis + 1), {}) for value in values]
-        return self._emit(ops.Concatenate(axis), *values)
+        return self.emit(ops.Concatenate(axis), *values)
 
     def _rearrange(self, target: Any, args: Args, kwargs: Kwargs) -> Any:
         numbers = entry_numbers(target, args, kwargs, self.batch, self.layer)
         if isinstance(numbers, Tensor):
-            return self._gather(args[0], numbers)
-        return tuple(self._gather(args[0], part) for part in numbers)
-
-    def _gather(self, value: Value, numbers: Tensor) -> Value:
-        shape = tuple(numbers.shape)
-        if torch.equal(numbers.flatten(), torch.arange(math.prod(value.shape))):
-            return value if shape == value.shape else self._emit(ops.Reshape(shape), value)
-        return self._emit(ops.Gather(numbers.contiguous()), value)
+            return self.gather(args[0], numbers)
+        return tuple(self.gather(args[0], part) for part in numbers)
 
     def _mean(self, value: Value, options: Kwargs) -> Value:
         dims = options.get("dim")
@@ -262,7 +231,7 @@ class Translator:
         rank = len(value.shape) + 1
         if not all(type(dim) is int and -rank <= dim < rank and dim % rank for dim in dims):
             raise TypeError(f"expected a step that keeps the images of a batch apart, got a mean over dim={dims}")
-        return self._emit(ops.Mean(tuple(dim % rank - 1 for dim in dims), bool(options.get("keepdim", False))), value)
+        return self.emit(ops.Mean(tuple(dim % rank - 1 for dim in dims), bool(options.get("keepdim", False))), value)
 
 
 def _fitting(number: Any, shape: Shape) -> Tensor:
