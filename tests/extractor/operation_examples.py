@@ -38,6 +38,7 @@ from berncert.extractor.operations import (
     Shift,
     Softmax,
     Softplus,
+    SortedDistance,
 )
 
 
@@ -53,6 +54,7 @@ W, B = seeded(5, 4), seeded(5)
 K, KB = seeded(6, 2, 3, 2), seeded(6)
 CHANNELS = seeded(3, 1, 1)
 N = torch.nn.functional.normalize(seeded(2, 3), dim=0)
+SHARES = torch.tensor([0.5, 0.25, 0.125], dtype=torch.float64)
 ORDER = torch.tensor([[3, 0, 0], [5, 1, 2]])
 
 
@@ -60,6 +62,10 @@ def reflected(x: Tensor) -> Tensor:
     pairs = x.unflatten(1, (3, 2))
     side = (pairs * N.T).sum(dim=2, keepdim=True)
     return torch.where(side < 0, pairs - 2 * side * N.T, pairs).flatten(1)
+
+
+def spread(x: Tensor) -> Tensor:
+    return (x[:, None] - W).abs().sort(dim=2, descending=True).values[:, :, :3] @ SHARES
 
 
 def stepped(x: Tensor) -> Tensor:
@@ -83,6 +89,10 @@ EXAMPLES: list[Example] = [
     Example(Linear(W), ((3, 2, 4),), lambda x: F.linear(x, W)),
     Example(Distance(W, B), ((4,),), lambda x: torch.cdist(x, W, p=torch.inf) + B),
     Example(Distance(W, B, negative=True), ((4,),), lambda x: B - torch.cdist(x, W, p=torch.inf)),
+    *(
+        Example(SortedDistance(W, B, SHARES, negative=sign < 0), ((4,),), lambda x, sign=sign: B + sign * spread(x))
+        for sign in (1, -1)
+    ),
     Example(Convolution(K, KB, (1, 2), ((1, 1), (2, 2)), (2, 1)), ((2, 6, 5),),
             lambda x: F.conv2d(x, K, KB, (1, 2), (1, 2), (2, 1))),
     Example(Convolution(K, None, (2, 1), ((0, 1), (2, 0)), groups=2), ((4, 6, 5),),

@@ -11,7 +11,14 @@ from networks import seeded
 from torch import Tensor
 
 from berncert.extractor import LinfDistance
-from berncert.extractor.distances import cheap_norm, distances, plain_distances
+from berncert.extractor.distances import (
+    cheap_norm,
+    distances,
+    plain_distances,
+    plain_sorted_differences,
+    sorted_differences,
+    sorted_distances,
+)
 
 INF = math.inf
 
@@ -29,6 +36,30 @@ def test_compiled_loops_compute_what_plain_operations_do(p: float, rows: int, in
     torch.testing.assert_close(compiled, plain, rtol=1e-12, atol=1e-12)
     for ours, theirs in zip(gradients(compiled, x, weight), gradients(plain, x, weight), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1, 1), (4, 6, 3), (7, 13, 5), (2, 40, 33)])
+def test_compiled_loops_sort_as_plain_operations_do(ranks: int, rows: int, inputs: int, outputs: int) -> None:
+    x, weight = seeded(rows, inputs).requires_grad_(), (seeded(outputs, inputs) + 0.1).requires_grad_()
+    compiled, plain = sorted_differences(x, weight, ranks), plain_sorted_differences(x, weight, ranks)
+    assert torch.equal(compiled, plain)
+    for ours, theirs in zip(gradients(compiled, x, weight), gradients(plain, x, weight), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_sorted_distances_lie_between_the_mean_and_the_greatest_difference() -> None:
+    x, weight = seeded(6, 10), seeded(4, 10) + 0.1
+    differences = (x[:, None] - weight).abs()
+    even = torch.full((10,), 0.1, dtype=torch.float64)
+    torch.testing.assert_close(sorted_distances(x, weight, even), differences.mean(dim=2))
+    assert torch.equal(sorted_distances(x, weight, torch.ones(1, dtype=torch.float64)), distances(x, weight))
+
+
+def test_a_row_that_is_not_a_number_has_no_sorted_distance() -> None:
+    x, shares = seeded(3, 4), torch.tensor([0.5, 0.5], dtype=torch.float64)
+    x[1, 2] = math.nan
+    assert sorted_distances(x, seeded(5, 4), shares).isnan().tolist() == [[False] * 5, [True] * 5, [False] * 5]
 
 
 @pytest.mark.parametrize("p", [9.0, 1025.0, INF])
@@ -85,8 +116,9 @@ def test_a_point_that_is_not_a_number_has_no_distance(p: float) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 5), (4,), (2, 2, 2), (64, 4096)])
 def test_rows_of_another_length_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="expected rows of 4 numbers, as the points have, got shape"):
-        distances(torch.ones(shape), torch.ones(3, 4))
+    for found in (distances, lambda x, weight: sorted_differences(x, weight, 2)):
+        with pytest.raises(ValueError, match="expected rows of 4 numbers, as the points have, got shape"):
+            found(torch.ones(shape), torch.ones(3, 4))
 
 
 def test_cheap_norms_are_close_below_and_cheap() -> None:
@@ -117,7 +149,7 @@ def test_threads_share_the_rows(p: float) -> None:
         for threads in (1, 3):
             torch.set_num_threads(threads)
             y = distances(x, weight, p)
-            found.append((y, *gradients(y, x, weight)))
+            found.append((y, *gradients(y, x, weight), sorted_differences(x, weight, 3).detach()))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0][0], found[1][0])

@@ -12,7 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.layers import LinfDistance, MaxMin, Normalise, PotentialStep, UnitCube
+from berncert.extractor.layers import LinfDistance, MaxMin, Normalise, PotentialStep, SortedDistance, UnitCube
 from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, orthogonal
 
 
@@ -97,11 +97,11 @@ class Lipschitz(Construction):
     side: float = field(default=1.0, kw_only=True)
     norm: float = field(default=2.0, init=False)
 
-    def distance(self, outputs: int, *, negative: bool = False, identity: float = 0.0) -> Self:
+    def distance(self, outputs: int, *, negative: bool = False, identity: float = 0.0, decay: float = 0.0) -> Self:
         """Append distances to learnt points: from here on the network is 1-Lipschitz in l-inf, and not in l2."""
-        self.norm = math.inf
-        layer = LinfDistance(self.flatten().shape[0], outputs, negative=negative, identity=identity)
-        return self.add(layer, channels=outputs)
+        self.norm, inputs = math.inf, self.flatten().shape[0]
+        layer = partial(SortedDistance, decay=decay) if decay else LinfDistance
+        return self.add(layer(inputs, outputs, negative=negative, identity=identity), channels=outputs)
 
     def conv(self, outputs: int, kernel: int = 3, stride: int = 1) -> Self:
         kernel, padding = (kernel, [kernel // 2] * 2) if stride == 1 else (stride, [n % stride for n in self.shape[1:]])
@@ -155,7 +155,7 @@ class Paper(Construction):
     batch_norm: bool = field(default=True, kw_only=True)
     norm: float = field(default=2.0, init=False)
 
-    def distance(self, outputs: int, *, negative: bool = False, identity: float = 0.0) -> Self:
+    def distance(self, outputs: int, *, negative: bool = False, identity: float = 0.0, decay: float = 0.0) -> Self:
         raise ValueError("expected the lipschitz construction of distnet, got the paper's, which has no distance layer")
 
     def conv(self, outputs: int, kernel: int = 3, stride: int = 1) -> Self:
@@ -204,16 +204,18 @@ def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
         net.linear(width).activate()
 
 
-def distnet(net: Net, *, depth: int = 3, width: int = 512, pool: int = 1, identity: float = 0.0) -> None:
+def distnet(
+    net: Net, *, depth: int = 3, width: int = 512, pool: int = 1, identity: float = 0.0, decay: float = 0.0
+) -> None:
     """Zhang et al., 2021, for l-inf: in every layer distances to learnt points, `width` of them in hidden layers.
 
     `pool` takes means of so many by so many pixels first, which are 1-Lipschitz in l-inf, too: large images cost less.
-    `identity` is that of `LinfDistance`.
+    `identity` is that of `LinfDistance`; with `decay`, hidden layers are `SortedDistance`: a SortNet.
     """
     if pool > 1:
         net.add(nn.AvgPool2d(pool, ceil_mode=True), stride=pool)
     for _ in range(depth):
-        net.distance(width, identity=identity)
+        net.distance(width, identity=identity, decay=decay)
 
 
 def patchnet(net: Net, *, depth: int = 2, width: int = 48, dense: int = 2, hidden: int = 512) -> None:

@@ -1,9 +1,9 @@
 """Compiled loops over all distances |x_i - w_ij| of a batch to the weights of a layer, on the CPU.
 
 Arrays are `x` (rows, inputs) and `weight` (inputs, outputs); every inner loop runs along the outputs, where numbers lie
-side by side, for two rows at once: rows and inputs are even in number, and zeros may fill them up. `greatest` and
-`attaining` also serve what is certified: they only subtract, compare and copy, in the order that is written. The others
-are for training, with fast-math.
+side by side, for two rows at once: rows and inputs are even in number, and zeros may fill them up. `greatest`,
+`sorted_greatest` and `attaining` also serve what is certified: they only subtract, compare and copy, in the order that
+is written. The others are for training, with fast-math.
 """
 
 from __future__ import annotations
@@ -61,6 +61,27 @@ def greatest(x: Any, weight: Any, out: Any) -> None:
                 m = d if d > m else m
                 d = abs(yw - w[j])
                 second[j] = d if d > m else m
+
+
+@exact
+def sorted_greatest(x: Any, weight: Any, out: Any) -> None:
+    """out[b, k, j] = the k-th greatest |x[b, i] - weight[i, j]|, as many as out has room for; 0 where i runs out."""
+    rows, inputs = x.shape
+    moving = np.empty_like(weight[0])
+    out[:] = 0
+    for b in range(rows):
+        for i in range(inputs):
+            w, a = weight[i], x[b, i]
+            for j in range(len(w)):
+                moving[j] = abs(a - w[j])
+            for k in range(out.shape[1]):  # the new distance takes its place, and the smaller one moves on
+                kept = out[b, k]
+                for j in range(len(w)):
+                    d, m = moving[j], kept[j]
+                    high = d if d > m else m
+                    low = m if d > m else d
+                    kept[j] = high
+                    moving[j] = low
 
 
 @exact

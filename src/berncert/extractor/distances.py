@@ -17,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from berncert.extractor import distance_kernels as kernels
 
 INF = math.inf
-LEAST_BITS = 100.0
-"""Powers are kept above 2^-100: what is smaller adds nothing, and numbers near the least of float32 are slow."""
+LEAST_BITS = 50.0
+"""Powers are kept above 2^-50: what is smaller adds nothing, and products near the least float32, 2^-126, are slow."""
 TINY = 1e-30
 CHUNK = 2**26
 """The most differences that the plain path holds in memory at once."""
@@ -30,14 +30,22 @@ def distances(x: Tensor, weight: Tensor, p: float = INF) -> Tensor:
     With p = inf the only rounding is that of each difference. A finite p is rounded to one that is cheap, see
     `cheap_norm`, on the CPU in compiled loops.
     """
+    _require_rows(x, weight)
+    if _is_compiled(x, weight):
+        return _Compiled.apply(x, weight, p)  # type: ignore[no-any-return, no-untyped-call]
+    return plain_distances(x, weight, p)
+
+
+def _require_rows(x: Tensor, weight: Tensor) -> None:
     if x.ndim != 2 or weight.ndim != 2 or x.shape[1] != weight.shape[1]:
         raise ValueError(
             f"expected rows of {weight.shape[-1]} numbers, as the points have, got shape {tuple(x.shape)}; flatten "
             "images first, and build the layer for their size"
         )
-    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.dtype == weight.dtype:
-        return _Compiled.apply(x, weight, p)  # type: ignore[no-any-return, no-untyped-call]
-    return plain_distances(x, weight, p)
+
+
+def _is_compiled(x: Tensor, weight: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and x.dtype == weight.dtype
 
 
 def cheap_norm(p: float) -> float:
@@ -67,6 +75,33 @@ def _plain(x: Tensor, weight: Tensor, p: float) -> Tensor:
     unit = greatest.detach().clamp_min(TINY)
     ratios = (differences / unit[:, :, None]).clamp_min(2 ** (-LEAST_BITS / (p - 1)))
     return unit * ratios.pow(p).sum(dim=2).pow(1 / p)
+
+
+def sorted_distances(x: Tensor, weight: Tensor, shares: Tensor) -> Tensor:
+    """(rows, outputs): the sum of shares[k] times the k-th greatest |x[b, i] - weight[j, i]|; differentiable in both.
+
+    Where there are fewer inputs than shares, the rest counts as 0. The terms are added in the order of the shares.
+    """
+    greatest = sorted_differences(x, weight, len(shares))
+    total: Tensor = shares[0] * greatest[:, 0]
+    for k in range(1, len(shares)):
+        total = total + shares[k] * greatest[:, k]
+    return total
+
+
+def sorted_differences(x: Tensor, weight: Tensor, ranks: int) -> Tensor:
+    """(rows, ranks, outputs): the greatest |x[b, i] - weight[j, i]|, downwards; 0 where there are too few inputs."""
+    _require_rows(x, weight)
+    if _is_compiled(x, weight):
+        return _CompiledSort.apply(x, weight, ranks)  # type: ignore[no-any-return, no-untyped-call]
+    return plain_sorted_differences(x, weight, ranks)
+
+
+def plain_sorted_differences(x: Tensor, weight: Tensor, ranks: int) -> Tensor:
+    """`sorted_differences` in torch's own operations: for GPUs, and to check the compiled loops with."""
+    found, step = min(ranks, x.shape[1]), max(1, CHUNK // max(1, x.numel()))
+    parts = [(x[:, None] - part).abs().topk(found, dim=2).values for part in torch.split(weight, step)]
+    return F.pad(torch.cat(parts, dim=1), (0, ranks - found)).transpose(1, 2)
 
 
 class _Compiled(torch.autograd.Function):
@@ -119,11 +154,40 @@ class _Compiled(torch.autograd.Function):
         return to_x[:count, :inputs], to_weight.sum(dim=0)[:inputs].T, None
 
 
+class _CompiledSort(torch.autograd.Function):
+    """The greatest differences, downwards, in compiled loops; a gradient goes to the one input that attains each."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, ranks: int) -> Tensor:
+        rows, turned = x.detach().contiguous(), weight.detach().T.contiguous()
+        out = torch.empty(len(rows), ranks, len(weight), dtype=x.dtype)
+        x_, w_, out_ = rows.numpy(), turned.numpy(), out.numpy()
+        _each(_shares(len(rows)), lambda _, part: kernels.sorted_greatest(x_[part], w_, out_[part]))
+        ctx.save_for_backward(rows, turned, out)
+        result = out.clone()
+        result[x.detach().isnan().any(dim=1)] = math.nan  # the loops skip what is not a number
+        result[:, :, weight.detach().isnan().any(dim=1)] = math.nan
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        rows, turned, out = ctx.saved_tensors
+        to_x, to_weight = torch.zeros_like(rows), torch.zeros_like(turned)
+        x_, w_ = rows.numpy(), turned.numpy()
+        for k in range(min(out.shape[1], rows.shape[1])):
+            index = np.zeros(out[:, k].shape, np.int32)
+            kernels.attaining(x_, w_, out[:, k].contiguous().numpy(), index)
+            gradient = gradients[0][:, k].contiguous().numpy()
+            kernels.spread_gradient(x_, w_, index, gradient, to_x.numpy(), to_weight.numpy())
+        return to_x, to_weight.T, None
+
+
 def _shares(rows: int) -> list[slice]:
-    """The rows, an even number, in as many even parts as torch has threads; parts of a few rows are not worth one."""
+    """The rows in as many even parts as torch has threads, the last odd if they are; a few rows are not worth one."""
     parts = max(1, min(torch.get_num_threads(), rows // 16))
-    ends = [2 * (rows // 2 * part // parts) for part in range(parts + 1)]
-    return [slice(start, end) for start, end in pairwise(ends)]
+    ends = [2 * (rows // 2 * part // parts) for part in range(parts)]
+    return [slice(start, end) for start, end in pairwise([*ends, rows])]
 
 
 def _each(shares: list[slice], work: Callable[[int, slice], None]) -> None:

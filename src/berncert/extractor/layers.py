@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.distances import INF, distances
+from berncert.extractor.distances import INF, distances, sorted_distances
 from berncert.extractor.operations.groupwise import reflected_pairs, require_groups, sorted_groups
 from berncert.extractor.operations.linear import potential_step
 
@@ -168,8 +168,12 @@ class LinfDistance(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.register_buffer("mean", torch.zeros(outputs))
 
+    def distance(self, x: Tensor) -> Tensor:
+        """Distances to the points: those of the p-norm in training, and in evaluation the greatest differences."""
+        return distances(x, self.weight, self.norm_of_training if self.training else INF)
+
     def forward(self, x: Tensor) -> Tensor:
-        y = distances(x, self.weight, self.norm_of_training if self.training else INF)
+        y = self.distance(x)
         if self.training and self.centred:
             mean = y.mean(dim=0)
             with torch.no_grad():
@@ -182,3 +186,37 @@ class LinfDistance(nn.Module):
     def extra_repr(self) -> str:
         outputs, inputs = self.weight.shape
         return f"inputs={inputs}, outputs={outputs}, centred={self.centred}, negative={self.negative}"
+
+
+class SortedDistance(LinfDistance):
+    """Weighted sums of sorted differences, y_j = sum_k s_k |x - w_j|_(k) + b_j: 1-Lipschitz in l-inf (SortNet, 2022).
+
+    |x - w_j|_(k) is the k-th greatest |x_i - w_ji|. The shares s_k = (1 - decay) decay^k, for k from 0, are the chances
+    of the k-th to be the greatest when inputs are dropped at random with probability `decay`. So it is trained: as a
+    `LinfDistance` of the inputs that are left, the same for the whole batch. With p = inf it is what is evaluated.
+    """
+
+    shares: Tensor
+
+    def __init__(self, inputs: int, outputs: int, *, decay: float = 0.3, **options: Any) -> None:
+        super().__init__(inputs, outputs, **options)
+        if not 0 < decay < 1:
+            raise ValueError(f"expected decay between 0 and 1, got {decay}; near 0 the greatest difference has it all")
+        self.decay = decay
+        self.register_buffer("shares", geometric_shares(decay, inputs))
+
+    def distance(self, x: Tensor) -> Tensor:
+        if not self.training or self.norm_of_training == INF:
+            return sorted_distances(x, self.weight, self.shares)
+        left = torch.rand(self.weight.shape[1], device=x.device) >= self.decay
+        return distances(x[:, left], self.weight[:, left], self.norm_of_training)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, decay={self.decay:g}"
+
+
+def geometric_shares(decay: float, most: int) -> Tensor:
+    """(1 - decay) decay^k for k = 0, 1, ..., at most so many, until what is left is below 1/1000; float32, sum <= 1."""
+    ranks = min(most, math.ceil(math.log(1e-3) / math.log(decay)))
+    shares = (1 - decay) * decay ** torch.arange(ranks, dtype=torch.float64)
+    return torch.nextafter(shares.float(), torch.zeros(1))  # downwards: their sum is at most 1 whatever the rounding

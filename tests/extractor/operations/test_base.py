@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from berncert.extractor.bounds.layer_bound import Shape
-from berncert.extractor.operations import Distance, Gather, GroupSort, Householder, Operation, Reshape, Softmax
+from berncert.extractor.operations import (
+    Distance,
+    Gather,
+    GroupSort,
+    Householder,
+    Operation,
+    Reshape,
+    Softmax,
+    SortedDistance,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +64,16 @@ def test_a_value_that_does_not_fit_is_refused(operation: Operation, shape: Shape
         Distance(torch.ones(2, 0, dtype=torch.float64), torch.ones(2, dtype=torch.float64)),
         Distance(torch.ones(2, 3), torch.ones(2)),
         Distance(torch.ones(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), 1),
+        *(
+            SortedDistance(torch.ones(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), shares)
+            for shares in (
+                torch.tensor([], dtype=torch.float64),
+                torch.tensor([[0.5]], dtype=torch.float64),
+                torch.tensor([0.5, -0.1], dtype=torch.float64),
+                torch.tensor([1.0, 2.0**-60], dtype=torch.float64),
+                torch.tensor([0.5]),
+            )
+        ),
         Softmax(-1),
         Softmax((0,)),
     ],

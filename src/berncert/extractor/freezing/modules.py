@@ -82,9 +82,14 @@ def _householder(module: layers.Householder, shape: Shape) -> Operations:
     return [ops.Householder(torch.stack([half.sin(), -half.cos()]))]
 
 
-def _distance(module: layers.LinfDistance, shape: Shape) -> Operations:
+def _distance(module: layers.LinfDistance, shape: Shape) -> Sequence[ops.Distance]:
     weight, bias, mean = (constant(getattr(module, name), name) for name in ("weight", "bias", "mean"))
     return [ops.Distance(weight, bias + mean if module.negative else bias - mean, module.negative)]
+
+
+def _sorted_distance(module: layers.SortedDistance, shape: Shape) -> Operations:
+    (plain,) = _distance(module, shape)
+    return [ops.SortedDistance(plain.weight, plain.bias, constant(module.shares, "shares"), plain.negative)]
 
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -177,8 +182,8 @@ ACTIVATIONS = (
 TRANSLATIONS: dict[type[nn.Module], Translation] = {
     **dict.fromkeys(ACTIVATIONS, _activation),
     nn.Conv2d: _convolution, layers.PotentialStep: _potential_step, layers.Normalise: _normalise,
-    layers.Householder: _householder, layers.LinfDistance: _distance, nn.BatchNorm1d: _batch_norm,
-    nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
+    layers.Householder: _householder, layers.LinfDistance: _distance, layers.SortedDistance: _sorted_distance,
+    nn.BatchNorm1d: _batch_norm, nn.BatchNorm2d: _batch_norm, nn.PReLU: _prelu,
     nn.Softplus: _softplus, nn.Threshold: _threshold, nn.Softmax: _softmax, nn.MaxPool2d: _max_pool,
     nn.AvgPool2d: _average_pool, nn.AdaptiveMaxPool2d: _adaptive, nn.AdaptiveAvgPool2d: _adaptive,
     nn.Linear: lambda module, shape: [ops.Linear(constant(module.weight, "weight"), _optional(module.bias, "bias"))],

@@ -1,15 +1,16 @@
-"""The l-inf distance from the value to each of several points."""
+"""The l-inf distance from the value to each of several points, and sums of sorted differences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
 from berncert.extractor.bounds.norm_gains import INF
 from berncert.extractor.bounds.spectral_norm import UNIT
-from berncert.extractor.distances import distances
+from berncert.extractor.distances import distances, sorted_distances
 from berncert.extractor.operations.base import Layer
 
 
@@ -52,3 +53,40 @@ class Distance(Layer):
         entries = 1.0, float(farthest.max()) * (1 + 2 * UNIT)
         magnitude = norm_of_ones((len(self.weight),))
         return LayerBound({(INF, INF): 1.0}, length(farthest), 4, magnitude, entries)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedDistance(Layer):
+    """sum_k s_k |x - w_j|_(k) + b_j, where |x - w_j|_(k) is the k-th greatest |x_i - w_ji|; or b_j minus that sum.
+
+    The shares s_k are not negative, and their sum is at most 1. `negative` is as in `Distance`.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    shares: Tensor
+    negative: bool = False
+
+    def check(self) -> None:
+        super().check()
+        Distance(self.weight, self.bias, self.negative).check()
+        if self.shares.ndim != 1 or not len(self.shares) or not (self.shares >= 0).all():
+            raise ValueError(f"expected a row of shares >= 0, got {self.shares.tolist()}")
+        if sum(map(Fraction, self.shares.tolist())) > 1:
+            raise ValueError(f"expected shares whose sum is at most 1, got {self.shares.tolist()}; divide them by it")
+
+    def evaluate(self, *values: Tensor) -> Tensor:
+        found = sorted_distances(values[0], self.weight, self.shares)
+        return self.bias - found if self.negative else found + self.bias
+
+    def output_shape(self, *shapes: Shape) -> Shape:
+        return Distance(self.weight, self.bias).output_shape(*shapes)
+
+    def layer_bound(self, shape: Shape) -> LayerBound:
+        """The k-th greatest of several numbers moves by no more than they do, and so does a mean of such.
+
+        Computed differences are off by one relative rounding of the greatest, therefore their k-th greatest too; each
+        is multiplied by a share (one, and one for the share in float32) and added up (as many as there are shares).
+        """
+        plain = Distance(self.weight, self.bias).layer_bound(shape)
+        return replace(plain, roundings=plain.roundings + len(self.shares) + 1)
