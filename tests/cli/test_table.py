@@ -95,9 +95,26 @@ def test_wide_tables_are_projected(tmp_path: Path) -> None:
     assert run.norm == math.inf
 
 
+def test_columns_are_selected_and_those_that_are_constrained_are_among_them(loans: Path, tmp_path: Path) -> None:
+    words = ["table", str(loans), "--target", "approved", "--dim", "select:3", "--degree", "2", "--fixed", "age",
+             "--limit", "6", "--threads", "1", "--out", str(tmp_path / "run")]  # fmt: skip
+    assert main(words) == 0
+    run = read(tmp_path / "run")
+    assert run.about["model"]["axes"] == 3
+    assert run.about["model"]["form"] == "one polynomial"
+    assert run.about["table"]["projected"] == []
+    age = run.about["data"]["columns"].index("age")
+    changed = {j for i in range(len(run)) for j in np.flatnonzero(run.rows["row"][i] != run.rows["counterfactual"][i])}
+    assert changed
+    assert age not in changed
+    assert len(changed) <= 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--target", "approved", "--dim", "choose"], "expected --dim as a whole number, None, 'select' or"),
+        (["--target", "approved", "--terms", "own"], "expected --terms out of none, auto, fit, got 'own'"),
         (["--target", "aproved"], "did you mean approved"),
         (["--target", "income"], "different values; for a number"),
         (["--target", "approved", "--fixed", "agee"], "got 'agee'; did you mean age"),

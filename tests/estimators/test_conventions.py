@@ -16,6 +16,7 @@ from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -38,7 +39,11 @@ FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
         BernsteinClassifier(LogisticRegression(), degree=3),
         BernsteinClassifier(RidgeClassifier(), degree=2),
         BernsteinClassifier(DecisionTreeClassifier(random_state=0), degree=4),
+        BernsteinClassifier(LogisticRegression(), terms="auto"),
+        BernsteinClassifier(GaussianNB(), degree=4, terms="auto"),
+        BernsteinClassifier(DecisionTreeClassifier(random_state=0), degree=8, dim="select:3", terms="fit"),
         BernsteinRegressor(Ridge(), degree=2),
+        BernsteinRegressor(Ridge(), terms="auto"),
     ]
 )
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:

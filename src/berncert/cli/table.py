@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from berncert.certification.methods import Exact
 from berncert.cli.flags import add_engine, add_flag, add_json, chosen_folder, settings_of
@@ -23,11 +24,13 @@ examples:
   berncert table wine --target class          a table that is shipped; breast_cancer and iris are, too
   berncert table loans.csv --target approved --model gradient_boosting --fixed age --increasing income
   berncert table loans.parquet --target approved --dim 6 --norm inf --out runs/loans
+  berncert table breast_cancer --target class --model boosted_stumps --terms auto     all 30 columns, none projected
 
 A CSV file has the names of its columns in the first line; columns of words are categories. Distances are in standard
 deviations of each column. The folder gets run.json, certificates.tsv (a row and its counterfactual in each line),
 model.skops, and report.html. Whole numbers stay whole and categories stay categories where their columns are not
-projected, that is with at most --dim columns, or if they are among those named in a constraint.
+projected: with at most --dim columns, with --dim select, if they are among those named in a constraint, or with
+--terms auto for models that are sums of terms in one or two columns (logistic, naive_bayes, boosted_stumps, ...).
 """
 METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds")
 
@@ -88,8 +91,14 @@ def summary(found: Run) -> dict[str, object]:
         "agreement": model["agreement"],
         "degree": model["degree"],
         "axes": model["axes"],
+        "form": form_of(model),
         "certified": {str(radius): float(found.standing(radius)[0]) for radius in (0.1, 0.25, 0.5, 1.0)},
     }
+
+
+def form_of(model: Mapping[str, Any]) -> str:
+    """What was certified; records of earlier versions do not say it, and had one form only."""
+    return str(model.get("form", "one polynomial"))
 
 
 def _print(found: Run, folder: Path, page: Path) -> None:
@@ -98,8 +107,8 @@ def _print(found: Run, folder: Path, page: Path) -> None:
     table, model, out = found.about["table"], found.about["model"], console()
     out.print(
         f"{found.about['data']['name']}: {len(found)} rows held out; {model['base']} {table['base_accuracy']:.1%} -> "
-        f"smoothed {table['smoothed_accuracy']:.1%} correct (degree {max(model['degree'])}, {model['axes']} axes, "
-        f"agrees on {model['agreement']:.1%} of the training rows)"
+        f"smoothed {table['smoothed_accuracy']:.1%} correct ({form_of(model)}, degree {max(model['degree'])}, "
+        f"{model['axes']} axes, agrees on {model['agreement']:.1%} of the training rows)"
     )
     for radius in (0.1, 0.25, 0.5, 1.0):
         certain = int((found.correct & (found.radius >= radius)).sum())

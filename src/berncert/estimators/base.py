@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,27 +13,45 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter, validate_data
 
-from berncert.certification.bounds import Ranges, ranges
-from berncert.certification.box_search import Questions
-from berncert.certification.methods import Exact
+from berncert.certification.bounds import Ranges
 from berncert.estimators import degrees
 from berncert.estimators.columns import as_frame, column_numbers, frame_kind, side
 from berncert.estimators.constraints import ConstraintOptions, admissible
+from berncert.estimators.directions import directions
+from berncert.estimators.fitted_sum import fitted_sum
 from berncert.estimators.folding import seen_directions
-from berncert.estimators.monotone import (
-    ColumnDirection,
-    Direction,
-    direction_along,
-    directions_of_columns,
-    pairs_along,
-)
-from berncert.estimators.reduction import DOWN, UP, Reduction, check_sizes, fit_reduction
-from berncert.foundation.arguments import checked_count, checked_norm, is_real
+from berncert.estimators.monotone import ColumnDirection
+from berncert.estimators.reduction import Reduction, check_sizes, fit_reduction
+from berncert.estimators.row_ranges import row_ranges
+from berncert.estimators.selection import most_important
+from berncert.estimators.term_smoothing import smoothed_sum
+from berncert.estimators.terms import Score, Sum, find_sum
+from berncert.foundation.arguments import checked_dim
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead, smooth
+from berncert.polynomial import PolynomialHead, smooth
+from berncert.polynomial.sum_head import head_from_data
 
 GRID_BATCH = 2**15
 """Points of the grid at which the base model is asked at once."""
+ONE, OWN, FITTED = "one polynomial", "the base model's own terms", "terms fitted to the base model"
+"""What `form_` says."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A base model that is fitted, and how it becomes a polynomial."""
+
+    estimator: Any
+    reduction: Reduction
+    on_axes: bool
+    """Whether it was fitted on the axes, and is given these, instead of all columns."""
+    form: str
+    size: int
+    """The axes of its largest term: what a degree costs."""
+    smoothed: Callable[[Any], PolynomialHead]
+    """Of a degree."""
+    score: Score | None = None
+    """Of a sum: what it is a sum of."""
 
 
 class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -41,9 +61,14 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     degree: of the polynomials, one for all axes or one for each; "auto" chooses by agreement with the base model and
         score on rows that are held out. The grid has (degree + 1)^axes points.
     dim: with more columns than this, they are reduced to so many axes by an orthonormal projection (the principal
-        components of the scaled columns), on which the base model is fitted. None: an axis for each column.
-    keep: columns, by name or number, that keep an axis of their own when others are projected: those that are to be
-        constrained.
+        components of the scaled columns), on which the base model is fitted. "select" (or "select:8") takes the five
+        (or so many) columns that matter most instead. None: an axis for each column.
+    terms: None: one polynomial in all axes. "auto": if the base model is a sum of terms in one or two columns each, as
+        linear models, naive Bayes, splines and shallow boosted trees are, each term is smoothed by itself, and every
+        column has an axis, whatever `dim` says; else as None. "fit": else a sum is fitted to its outputs. `form_` says
+        what was done, and `agreement_` how far the result agrees with the base model.
+    keep: columns, by name or number, that keep an axis of their own when others are projected or left out: those that
+        are to be constrained.
     scale: the unit of distance in each column: a row, a data frame row or {column: unit}; by default, and in columns
         that it does not name, the standard deviation.
     domain: (lower, upper), each a row or {column: limit}: the box on which the model is smoothed; by default that of
@@ -57,7 +82,8 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         estimator: Any,
         *,
         degree: Any = 8,
-        dim: int | None = 5,
+        dim: int | str | None = 5,
+        terms: str | None = None,
         keep: Any = None,
         scale: Any = None,
         domain: Any = None,
@@ -67,6 +93,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         self.estimator = estimator
         self.degree = degree
         self.dim = dim
+        self.terms = terms
         self.keep = keep
         self.scale = scale
         self.domain = domain
@@ -76,10 +103,27 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     # ---- what the two kinds say of themselves ----
 
     def _base_outputs(self, estimator: Any, rows: Any) -> Floats:
-        """(N, K): what is smoothed."""
+        """(N, K): what is smoothed as one polynomial."""
         raise NotImplementedError
 
-    def _agreement(self, rows: Floats, estimator: Any, reduction: Reduction, head: SmoothedHead) -> float:
+    def _scores(self, estimator: Any) -> list[Callable[[Any], Floats]]:
+        """Rows -> (N, K): outputs that may be sums of terms, the most natural one first; any of them will do."""
+        raise NotImplementedError
+
+    def _fitted_score(self, estimator: Any) -> Callable[[Any], Floats]:
+        """Rows -> (N, K): outputs to which a sum is fitted."""
+        raise NotImplementedError
+
+    def _decides(self, estimator: Any, rows: Any, scores: Floats) -> bool:
+        """Whether scores say all that the base model says."""
+        return True
+
+    def _link(self, prepared: Prepared, x: Floats) -> tuple[str, float] | None:
+        """How scores become probabilities, if they do."""
+        return None
+
+    def _agreement(self, estimator: Any, rows: Any, outputs: Floats) -> float:
+        """How far outputs agree with the base model's, of rows as it sees them."""
         raise NotImplementedError
 
     def _held_out_score(self, outputs: Floats, y: Any) -> float:
@@ -94,7 +138,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         if not (weight > 0).any():
             raise ValueError("expected some rows with a positive weight, got none")
         fitted = self.estimator if self.prefit else None
-        reduction, estimator = self._prepared(x, y, sample_weight, weight, fitted)
+        prepared = self._prepared(x, y, sample_weight, weight, fitted)
         degree = self.degree
         if isinstance(degree, str):
             if degree != "auto":
@@ -102,18 +146,55 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             degree = self._chosen_degree(x, y, sample_weight, weight, fitted)
         if isinstance(degree, np.ndarray):
             degree = degree.tolist()
-        head = self._smoothed(estimator, reduction, degree)
-        self.estimator_, self.reduction_ = estimator, reduction
-        self.coefficients_ = head.coefficients.numpy()
+        head = prepared.smoothed(degree)
+        self.estimator_, self.reduction_, self.on_axes_ = prepared.estimator, prepared.reduction, prepared.on_axes
+        self.form_, self.link_ = prepared.form, self._link(prepared, x)
+        self.tensors_ = {name: tensor.numpy() for name, tensor in head.state_dict().items()}
+        self._description = head.description
         self.degree_ = head.degree
-        self.scale_ = reduction.scale
-        self.agreement_ = self._agreement(x, estimator, reduction, head)
+        self.scale_ = prepared.reduction.scale
+        self.agreement_ = self._agreement(self.estimator_, self._seen(x), self._outputs(x))
         return self
 
-    def _prepared(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> tuple[Reduction, Any]:
-        """The reduction of these rows, and the base model, fitted on what it sees of them if it is not yet."""
-        names = self._names()
-        count = x.shape[1]
+    def _prepared(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> Prepared:
+        """The base model, fitted on what it sees of these rows if it is not yet, and how it is smoothed."""
+        units = self._units(x)
+        count, select = checked_dim(self.dim)
+        keep = column_numbers(self.keep, self._names(), x.shape[1], "keep")
+        plain = fit_reduction(x, weight, dim=None, keep=[], **units)
+
+        def on_all_columns() -> Any:
+            return self._fit_base(self._as_table(x), y, sample_weight) if fitted is None else fitted
+
+        if self.fold:
+            estimator = on_all_columns()
+            directions = seen_directions(estimator, plain.scale)
+            if directions is not None:
+                plain = fit_reduction(x, weight, dim=None, keep=[], directions=directions, **units)
+            return self._dense(estimator, plain, False)
+        estimator = None
+        if self.terms is not None:
+            estimator = on_all_columns()
+            found = self._as_sum(estimator, plain, x[weight > 0])
+            if found is not None:
+                return found
+        if count is None or len(plain.kept) <= count:
+            return self._dense(on_all_columns() if estimator is None else estimator, plain, False)
+        if len(set(keep)) > (count if select else count - 1):
+            raise ValueError(f"expected fewer kept columns than dim = {count}, got {len(set(keep))}; raise dim")
+        if select:
+            estimator = on_all_columns() if estimator is None else estimator
+            reduction = plain.only(self._selected(estimator, x[weight > 0], plain, count, keep))
+        else:
+            reduction = fit_reduction(x, weight, dim=count, keep=keep, **units)
+        if fitted is not None:
+            return self._dense(fitted, reduction, False)
+        seen = self._as_seen(reduction, True, x)
+        return self._dense(self._fit_base(seen, y, sample_weight), reduction, True)
+
+    def _units(self, x: Floats) -> dict[str, Any]:
+        """The scale and the domain that the user wants, checked against the table."""
+        names, count = self._names(), x.shape[1]
         scale = None
         if self.scale is not None:
             scale = side(self.scale, names, (1, count), math.nan, "scale")[0]
@@ -132,24 +213,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         check_sizes(x.min(axis=0), x.max(axis=0), names)
         if domain is not None:
             check_sizes(*domain, names)
-        dim = None if self.dim is None else checked_count("dim", self.dim)
-        keep = column_numbers(self.keep, names, count, "keep")
-        if dim is not None and len(set(keep)) >= dim and count > dim:
-            raise ValueError(f"expected fewer kept columns than dim = {dim}, got {len(set(keep))}; raise dim")
-        if self.fold:
-            estimator = self._fit_base(x, y, sample_weight) if fitted is None else fitted
-            plain = fit_reduction(x, weight, dim=None, keep=[], scale=scale, domain=domain)
-            directions = seen_directions(estimator, plain.scale)
-            if directions is None:
-                return plain, estimator
-            return fit_reduction(
-                x, weight, dim=None, keep=[], scale=scale, domain=domain, directions=directions
-            ), estimator
-        reduction = fit_reduction(x, weight, dim=dim, keep=keep, scale=scale, domain=domain)
-        if fitted is not None:
-            return reduction, fitted
-        seen = self._seen(reduction, x)
-        return reduction, self._fit_base(seen, y, sample_weight)
+        return {"scale": scale, "domain": domain}
 
     @staticmethod
     def _two_sides(domain: Any) -> tuple[Any, Any]:
@@ -157,14 +221,20 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
             raise ValueError("expected domain=(lower, upper), a row or {column: limit} each")
         return domain[0], domain[1]
 
-    def _seen(self, reduction: Reduction, x: Floats) -> Any:
-        """What the base model is given: axes where it was fitted on them, else the columns, as they came."""
-        if len(reduction.mixed) and not self.prefit and not self.fold:
-            return np.concatenate([x[:, reduction.kept], reduction.components(x)], axis=1)
+    def _as_table(self, values: Floats) -> Any:
+        """All columns, in the form in which they came."""
         kind, names = self._frame_kind, self._names()
         if self.prefit and kind is None and hasattr(self.estimator, "feature_names_in_"):
             kind, names = "pandas", list(self.estimator.feature_names_in_)
-        return as_frame(kind, x, names)
+        return as_frame(kind, values, names)
+
+    def _as_seen(self, reduction: Reduction, on_axes: bool, x: Floats) -> Any:
+        """Rows as the base model is given them: axes where it was fitted on them, else the columns, as they came."""
+        return self._on_axes(reduction, reduction.axes(x)) if on_axes else self._as_table(x)
+
+    def _on_axes(self, reduction: Reduction, values: Floats) -> Any:
+        """Values along the axes; where these are columns, in the form in which they came."""
+        return as_frame(self._frame_kind, values, reduction.names(self._names()))
 
     def _fit_base(self, rows: Any, y: Any, sample_weight: Any) -> Any:
         base = clone(self.estimator)
@@ -176,43 +246,112 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         option = f"{last[0]}__sample_weight" if last[0] else "sample_weight"
         return base.fit(rows, y, **{option: sample_weight})
 
-    def _smoothed(self, estimator: Any, reduction: Reduction, degree: Any) -> SmoothedHead:
-        on_axes = len(reduction.mixed) and not self.prefit and not self.fold
+    def _selected(self, estimator: Any, x: Floats, plain: Reduction, count: int, keep: Sequence[int]) -> list[int]:
+        """The columns that matter most to a model of all of them."""
+
+        def outputs(rows: Floats) -> Floats:
+            return self._base_outputs(estimator, self._as_table(rows))
+
+        return most_important(outputs, x, plain.kept.tolist(), count, keep)
+
+    # ---- the ways to a polynomial ----
+
+    def _dense(self, estimator: Any, reduction: Reduction, on_axes: bool) -> Prepared:
+        """One polynomial in all axes."""
 
         def head(features: torch.Tensor) -> torch.Tensor:
             u = features.numpy()
-            rows = reduction.low + u * reduction.width if on_axes else self._seen(reduction, reduction.rows(u))
-            return torch.from_numpy(np.array(self._base_outputs(estimator, rows), dtype=np.float64))
+            values = reduction.low + u * reduction.width
+            seen = self._on_axes(reduction, values) if on_axes else self._as_table(reduction.rows(u))
+            return torch.from_numpy(np.array(self._base_outputs(estimator, seen), dtype=np.float64))
 
-        try:
-            return smooth(head, reduction.dim, degree, points=0, batch_size=GRID_BATCH)  # compared on rows, later
-        except MemoryError as error:
-            raise MemoryError(
-                f"{error}; the number of axes is set by dim=, here {self.dim}: pass e.g. dim=5"
-            ) from error
+        def smoothed(degree: Any) -> PolynomialHead:
+            try:
+                return smooth(head, reduction.dim, degree, points=0, batch_size=GRID_BATCH)  # compared on rows, later
+            except MemoryError as error:
+                raise MemoryError(
+                    f"{error}; the number of axes is set by dim=, here {self.dim}: pass e.g. dim=5"
+                ) from error
+
+        return Prepared(estimator, reduction, on_axes, ONE, reduction.dim, smoothed)
+
+    def _as_sum(self, estimator: Any, plain: Reduction, x: Floats) -> Prepared | None:
+        """The base model's own terms, or if it has none and this is wanted, terms fitted to it."""
+        if self.terms not in ("auto", "fit"):
+            raise ValueError(f"expected terms as None, 'auto' or 'fit', got {self.terms!r}")
+        for of_rows in self._scores(estimator):
+            score = self._of_columns(of_rows)
+            found = find_sum(score, x, plain.kept.tolist())
+            if found is not None and self._decides(estimator, self._as_table(x), score(x)):
+                return self._own_terms(estimator, plain, found, x)
+        if self.terms == "auto":
+            return None
+        score = self._of_columns(self._fitted_score(estimator))
+        return Prepared(estimator, plain, False, FITTED, 1, fitted_sum(score, x, plain), score)
+
+    @staticmethod
+    def _own_terms(estimator: Any, plain: Reduction, found: Sum, x: Floats) -> Prepared:
+        size = 2 if found.pairs else 1
+        return Prepared(
+            estimator, plain, False, OWN, size, lambda degree: smoothed_sum(found, plain, degree, x), found.score
+        )
+
+    def _of_columns(self, of_rows: Callable[[Any], Floats]) -> Score:
+        """A score of rows as they come, as one of numbers."""
+        return lambda rows: of_rows(self._as_table(rows))
 
     def _chosen_degree(self, x: Floats, y: Any, sample_weight: Any, weight: Floats, fitted: Any) -> int:
         """By agreement on all rows and score on a fifth of them, which the base model did not see unless prefit."""
         labels = np.asarray(y) if hasattr(self, "classes_") else None
         train, test = degrees.held_out(len(x), labels, weight)
         part = None if sample_weight is None else np.asarray(sample_weight)[train]
-        reduction, estimator = self._prepared(x[train], np.asarray(y)[train], part, weight[train], fitted)
+        prepared = self._prepared(x[train], np.asarray(y)[train], part, weight[train], fitted)
+        features = torch.from_numpy(prepared.reduction.features(x))
+        seen = self._as_seen(prepared.reduction, prepared.on_axes, x)
 
         def tried(degree: int) -> tuple[float, float]:
-            head = self._smoothed(estimator, reduction, degree)
-            outputs = head(torch.from_numpy(reduction.features(x[test]))).numpy()
-            agreement = self._agreement(x, estimator, reduction, head)
-            return agreement, self._held_out_score(outputs, np.asarray(y)[test])
+            outputs = prepared.smoothed(degree)(features).numpy()
+            agreement = self._agreement(prepared.estimator, seen, outputs)
+            return agreement, self._held_out_score(outputs[test], np.asarray(y)[test])
 
-        return degrees.choose(reduction.dim, tried)
+        return degrees.choose(prepared.size, tried)
 
     # ---- predicting ----
 
     @property
-    def head_(self) -> SmoothedHead:
-        """The polynomials, as a `SmoothedHead` on the features."""
+    def head_(self) -> PolynomialHead:
+        """The polynomials: a `SmoothedHead` on the features, or a `SumHead`."""
         check_is_fitted(self)
-        return SmoothedHead(torch.from_numpy(self.coefficients_))
+        return head_from_data(self._description, {name: torch.from_numpy(v) for name, v in self.tensors_.items()})
+
+    @property
+    def coefficients_(self) -> Floats:
+        """(K, n_1+1, ...): those of the one polynomial; a sum has `terms_` instead."""
+        if "coefficients" not in self.tensors_:
+            raise AttributeError("a sum of terms has no coefficients_ of one polynomial; see terms_ and head_")
+        found: Floats = self.tensors_["coefficients"]
+        return found
+
+    @property
+    def terms_(self) -> list[tuple[Any, ...]] | None:
+        """The columns, by name or number, of each term of a sum; None where the model is one polynomial."""
+        head, names = self.head_, self._names()
+        if head.affine is None:
+            return None
+        straight = [(axis,) for axis in np.flatnonzero((head.affine[0] != 0).any(dim=0).numpy()).tolist()]
+        columns = self.reduction_.kept.tolist()
+        return [
+            tuple(columns[axis] if names is None else names[columns[axis]] for axis in axes)
+            for axes in (*straight, *(term.axes for term in head.terms))
+        ]
+
+    def agreement(self, X: Any) -> float:  # noqa: N803
+        """How far the smoothed model agrees with its base on these rows, measured as `agreement_` on the training rows.
+
+        Of a classifier the share of rows with the same label, of a regressor the coefficient of determination.
+        """
+        x = self._rows(X)
+        return self._agreement(self.estimator_, self._seen(x), self._outputs(x))
 
     def features(self, X: Any) -> Floats:  # noqa: N803
         """(N, axes): where the rows are in the cube on which the model is smoothed; outside the domain, on its rim."""
@@ -233,6 +372,9 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         found: Floats = self.head_(torch.from_numpy(self.reduction_.features(x))).numpy()
         return found
 
+    def _seen(self, x: Floats) -> Any:
+        return self._as_seen(self.reduction_, self.on_axes_, x)
+
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
@@ -247,84 +389,15 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     # ---- proven ----
 
     def _ranges(self, x: Floats, radius: float, norm: float, constraints: ConstraintOptions, **options: Any) -> Ranges:
-        """Ranges of all outputs within the radius of each row; of several routes, the tightest of each end."""
-        if not is_real(radius) or not 0 <= radius < math.inf:
-            raise ValueError(f"expected a radius >= 0, finite, got {radius!r}")
-        execution = {key: options.pop(key) for key in ("threads", "progress") if key in options}
         allowed = admissible(x, self.reduction_, self._names(), constraints)
-        best: Ranges | None = None
-        for route in self.reduction_.routes(checked_norm(norm)):
-            q, weight, _ = route
-            target = self.reduction_.feature_radius(x, float(radius), route)
-            origin = self.reduction_.features(x)
-            reach = target[:, None] / weight * UP + 2.0**-50  # the sums below round, too
-            low, high = np.maximum(0.0, origin - reach), np.minimum(1.0, origin + reach)
-            for axis, column in enumerate(self.reduction_.kept):
-                sides = (allowed.low[:, column], allowed.high[:, column])
-                lo, hi = (np.clip((v - self.reduction_.low[axis]) / self.reduction_.width[axis], 0, 1) for v in sides)
-                low[:, axis], high[:, axis] = np.maximum(low[:, axis], lo), np.minimum(high[:, axis], hi)
-            high = np.maximum(low, high)
-            around = Questions.plain(origin, np.where(math.isinf(q), math.inf, target))
-            around = around._replace(low=low, high=high, weight=np.tile(weight, (len(x), 1)))
-            found = ranges(self.head_, around, Exact(norm=q, **options), **execution)
-            best = found if best is None else _tighter(best, found)
-        assert best is not None
-        return best
+        return row_ranges(self.head_, self.reduction_, allowed, x, radius, norm, **options)
 
-    def _direction(
-        self, output: int, column: int, low: Floats, high: Floats, tolerance: float, max_boxes: int, threads: int | None
-    ) -> ColumnDirection:
-        names, along = self._names(), directions_of_columns(self.reduction_, column)
-        direction, least, greatest, at_least, at_greatest = direction_along(
-            self.coefficients_[output], along, low, high, tolerance=tolerance, max_boxes=max_boxes, threads=threads
-        )
-        rising = falling = None
-        head, box = self.head_, (low, high)
-        if direction in (Direction.UNKNOWN, Direction.INCREASING):
-            rising = pairs_along(head, self.reduction_, output, column, at_greatest, True, box)
-        if direction in (Direction.UNKNOWN, Direction.DECREASING):
-            falling = pairs_along(head, self.reduction_, output, column, at_least, False, box)
-        if direction is Direction.UNKNOWN and rising is not None and falling is not None:
-            direction = Direction.NEITHER
-        name = names[column] if names is not None else column
-        return ColumnDirection(name, direction, least, greatest, rising, falling)
-
-    def _directions(
-        self, output: int, lower: Any, upper: Any, tolerance: float, max_boxes: int, threads: int | None
-    ) -> list[ColumnDirection]:
+    def _directions(self, output: int, lower: Any, upper: Any, **options: Any) -> list[ColumnDirection]:
         """Column by column, over the domain or the part of it between two rows."""
-        count, names = self.n_features_in_, self._names()
-        low, high = np.zeros(self.reduction_.dim), np.ones(self.reduction_.dim)
-        for limits, missing, ends in ((lower, -math.inf, low), (upper, math.inf, high)):
-            values = side(limits, names, (1, count), missing, "lower" if ends is low else "upper")[0]
-            if np.isfinite(values[self.reduction_.mixed]).any():
-                raise ValueError("expected limits on columns that are not projected; fit with keep=[...] or dim=None")
-            for axis, column in enumerate(self.reduction_.kept):
-                if np.isfinite(values[column]):
-                    way = DOWN if ends is low else UP  # outwards: a wider box proves more
-                    place = (values[column] - self.reduction_.low[axis]) / self.reduction_.width[axis]
-                    ends[axis] = min(1.0, max(0.0, place * (way if place > 0 else 2 - way)))
-        if not (low <= high).all():
-            raise ValueError("expected lower <= upper in every column, inside the domain")
-        return [self._direction(output, column, low, high, tolerance, max_boxes, threads) for column in range(count)]
+        return directions(self.head_, self.reduction_, self._names(), output, (lower, upper), **options)
 
     def save(self, path: Any) -> None:
         """Write the model to a skops file, which `berncert.estimators.load` reads without running any code of it."""
         from berncert.estimators.files import save
 
         save(self, path)
-
-
-def _tighter(a: Ranges, b: Ranges) -> Ranges:
-    """Both hold, so the higher lower end and the lower upper end do."""
-    low, high = b.lower > a.lower, b.upper < a.upper
-    return Ranges(
-        np.where(low, b.lower, a.lower),
-        np.where(high, b.upper, a.upper),
-        np.where(low[..., None], b.argmin, a.argmin),
-        np.where(high[..., None], b.argmax, a.argmax),
-        np.where(low, b.least_found, a.least_found),
-        np.where(high, b.greatest_found, a.greatest_found),
-        np.where(low & high, b.status, a.status),
-        a.boxes + b.boxes,
-    )

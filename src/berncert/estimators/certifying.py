@@ -21,7 +21,7 @@ from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 SPARE = 0.99
 """Of the tolerance for the search; the rest is for the rounding between features and columns."""
@@ -40,7 +40,7 @@ class Model(Protocol):
     classes_: npt.NDArray[Any]
 
     @property
-    def head_(self) -> SmoothedHead: ...
+    def head_(self) -> PolynomialHead: ...
     def _names(self) -> list[str] | None: ...
     def _outputs(self, x: Floats) -> Floats: ...
     def _base_labels(self, x: Floats) -> npt.NDArray[Any]: ...

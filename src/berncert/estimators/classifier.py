@@ -7,7 +7,6 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
@@ -15,25 +14,28 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from berncert.certification.methods import Exact
-from berncert.estimators.base import BernsteinEstimator
+from berncert.estimators.base import FITTED, ONE, BernsteinEstimator, Prepared
 from berncert.estimators.certifying import certify_table, nearest_wanted
 from berncert.estimators.constraints import ConstraintOptions, check_order
+from berncert.estimators.links import LINKS, find_link
 from berncert.estimators.monotone import ColumnDirection
-from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
 from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Floats
 from berncert.foundation.rounding import floor_places
-from berncert.polynomial import SmoothedHead
 from berncert.polynomial.fidelity import warn_if_ruined
 
 TOLERANCE = Exact.tolerance
+LEAST = 0.01
+"""Probabilities below count as this where a sum is fitted to their logarithms."""
+LINKED_ROWS = 1000
+"""Rows on which scores and probabilities of the base model are compared."""
 
 
 def _has_probabilities(model: Any) -> bool:
     """Whether the base model gives probabilities."""
     if hasattr(model, "estimator_"):
-        return hasattr(model.estimator_, "predict_proba")
+        return hasattr(model.estimator_, "predict_proba") and (model.form_ == ONE or model.link_ is not None)
     return hasattr(model.estimator, "predict_proba")
 
 
@@ -88,8 +90,15 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """(N, K): the smoothed probabilities; they are >= 0 and sum to 1, as the base model's do."""
-        return self._outputs(self._rows(X))
+        """(N, K): the smoothed probabilities; they are >= 0 and sum to 1, as the base model's do.
+
+        Of a sum of terms, those that the base model's own link, such as the logistic function, makes of its scores.
+        """
+        outputs = self._outputs(self._rows(X))
+        if self.link_ is None:
+            return outputs
+        name, factor = self.link_
+        return LINKS[name](factor * outputs)
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
         """(N, K): the polynomials; of two classes (N,): by how much the second leads the first."""
@@ -135,8 +144,8 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """(low, high), (N, K) each: proven, no admissible row within the radius is given a score outside.
 
-        Scores are the smoothed probabilities, or the smoothed decision function where there are none. Whole numbers
-        and categories are taken as continuous here, which only widens the range.
+        Scores are the smoothed probabilities, or the smoothed decision function where there are none, or of a sum of
+        terms. Whole numbers and categories are taken as continuous here, which only widens the range.
         """
         check_order(X, constraints)
         found = self._ranges(
@@ -156,7 +165,7 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         """
         check_is_fitted(self)
         number = len(self.classes_) - 1 if label is None else self._number(label)
-        return self._directions(number, lower, upper, tolerance, max_boxes, threads)
+        return self._directions(number, lower, upper, tolerance=tolerance, max_boxes=max_boxes, threads=threads)
 
     def _number(self, label: Any) -> int:
         places = np.flatnonzero(self.classes_ == label)
@@ -182,15 +191,55 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
             )
         return values
 
+    def _scores(self, estimator: Any) -> list[Callable[[Any], Floats]]:
+        """The decision function; or logarithms of probabilities, less their mean, or these themselves."""
+        if hasattr(estimator, "decision_function"):
+            return [lambda rows: _per_class(estimator.decision_function(rows))]
+        found: list[Callable[[Any], Floats]] = []
+        if hasattr(estimator, "predict_log_proba"):
+            found.append(lambda rows: _centred(estimator.predict_log_proba, rows))
+        return [*found, lambda rows: self._base_outputs(estimator, rows)]
+
+    def _fitted_score(self, estimator: Any) -> Callable[[Any], Floats]:
+        """What a sum is fitted to: logarithms of probabilities, none of which is 0."""
+        if not hasattr(estimator, "predict_proba"):
+            return lambda rows: self._base_outputs(estimator, rows)
+        return lambda rows: _centred(lambda r: np.log(np.clip(estimator.predict_proba(r), LEAST, 1.0)), rows)
+
+    def _decides(self, estimator: Any, rows: Any, scores: Floats) -> bool:
+        """Whether the greatest score is that of the label."""
+        return scores.shape[1] == len(self.classes_) and self._agreement(estimator, rows, scores) == 1
+
+    def _link(self, prepared: Prepared, x: Floats) -> tuple[str, float] | None:
+        """From the scores of a sum to probabilities."""
+        if prepared.score is None or not hasattr(prepared.estimator, "predict_proba"):
+            return None
+        if prepared.form == FITTED:
+            return "softmax", 1.0
+        probabilities = np.asarray(prepared.estimator.predict_proba(self._as_table(x[:LINKED_ROWS])))
+        return find_link(prepared.score(x[:LINKED_ROWS]), probabilities)
+
     def _base_labels(self, x: Floats) -> npt.NDArray[Any]:
         """What the base model itself says about rows of the user's columns."""
-        return np.asarray(self.estimator_.predict(self._seen(self.reduction_, x)))
+        return np.asarray(self.estimator_.predict(self._seen(x)))
 
-    def _agreement(self, rows: Floats, estimator: Any, reduction: Reduction, head: SmoothedHead) -> float:
+    def _agreement(self, estimator: Any, rows: Any, outputs: Floats) -> float:
         """The share of rows that the smoothed model labels as its base does."""
-        base = np.asarray(estimator.predict(self._seen(reduction, rows)))
-        outputs = head(torch.from_numpy(reduction.features(rows))).numpy()
-        return float((self.classes_[outputs.argmax(axis=1)] == base).mean())
+        return float((self.classes_[outputs.argmax(axis=1)] == np.asarray(estimator.predict(rows))).mean())
 
     def _held_out_score(self, outputs: Floats, y: Any) -> float:
         return float((self.classes_[outputs.argmax(axis=1)] == y).mean())
+
+
+def _per_class(scores: Any) -> Floats:
+    """(N, K), of two classes from one score: half of it for one, half of it against the other."""
+    values = np.asarray(scores, dtype=np.float64)
+    return np.stack([-0.5 * values, 0.5 * values], axis=1) if values.ndim == 1 else values
+
+
+def _centred(scores: Callable[[Any], Any], rows: Any) -> Floats:
+    """(N, K), less their mean."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.asarray(scores(rows), dtype=np.float64)
+        found: Floats = values - values.mean(axis=1, keepdims=True)
+    return found

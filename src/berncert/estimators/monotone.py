@@ -1,4 +1,4 @@
-"""Monotonicity, proven: the range of the derivative's polynomial along a column."""
+"""Monotonicity, proven: the range of the derivative's polynomial along a direction of features."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import numpy as np
 import torch
 
 from berncert.certification.bounds import bounds
-from berncert.estimators.reduction import Reduction
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
+from berncert.polynomial import PolynomialHead, SmoothedHead, SumHead
 
 ROUNDOFF = 2.0**-53
 EXACT_SIZE = 2000
 """Coefficients of a polynomial that are worth looking at in exact rationals: a second or so."""
-TOWARDS_CENTRE = (0.0, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-SAMPLES = 50
-"""Points that are tried in search of a pair of rows, besides those on the way to the centre."""
 
 
 class Direction(StrEnum):
@@ -82,8 +78,32 @@ def slope_coefficients(coefficients: Floats, along: Floats) -> tuple[Floats, flo
     return total, 16 * (len(along) + 2) * ROUNDOFF * size
 
 
+def slope_head(head: PolynomialHead, output: int, along: Floats) -> tuple[PolynomialHead, list[int], float]:
+    """(the derivative of an output along a direction, the features it takes, the error of its values)."""
+    moved = {int(axis) for axis in np.flatnonzero(along)}
+    terms = [(term.axes, term.coefficients[output].numpy()) for term in head.terms if moved & set(term.axes)]
+    involved = sorted({axis for axes, _ in terms for axis in axes}) or [0]
+    slopes, error, constant = [], 0.0, 0.0
+    for axes, net in terms:
+        slope, off = slope_coefficients(net, along[list(axes)])
+        slopes.append((tuple(involved.index(axis) for axis in axes), torch.from_numpy(slope)[None]))
+        error += off
+    if head.affine is not None:
+        parts = along * head.affine[0][output].numpy()
+        constant, error = float(parts.sum()), error + 2 * len(parts) * ROUNDOFF * float(np.abs(parts).sum())
+    if not slopes:
+        return SmoothedHead(torch.full((1, 2), constant, dtype=torch.float64)), involved, error
+    if len(slopes) == 1 and slopes[0][0] == tuple(range(len(involved))):  # one polynomial in all of them
+        whole = slopes[0][1] + constant
+        return SmoothedHead(whole), involved, error + ROUNDOFF * float(whole.abs().max())
+    weight = torch.zeros((1, len(involved)), dtype=torch.float64)
+    error += 4 * (len(slopes) + 1) * ROUNDOFF * (abs(constant) + sum(float(net.abs().max()) for _, net in slopes))
+    return SumHead(weight, torch.tensor([constant], dtype=torch.float64), slopes), involved, error
+
+
 def direction_along(
-    coefficients: Floats,
+    head: PolynomialHead,
+    output: int,
     along: Floats,
     low: Floats,
     high: Floats,
@@ -93,34 +113,60 @@ def direction_along(
     threads: int | None,
 ) -> tuple[Direction, float, float, Floats, Floats]:
     """(direction, least slope, greatest slope, where it is least, where it is greatest) on a box of features."""
-    slopes, error = slope_coefficients(coefficients, along)
+    at_least, at_greatest = (0.5 * (low + high) for _ in range(2))
     axes = np.flatnonzero(along)
-    if len(axes) == 1:  # the signs of differences are exact
-        steps = np.diff(coefficients, axis=int(axes[0])) * np.sign(along[axes[0]])
-        centre = 0.5 * (low + high)
-        if (steps == 0).all():
-            return Direction.CONSTANT, 0.0, 0.0, centre, centre
-    head = SmoothedHead(torch.from_numpy(np.ascontiguousarray(slopes))[None])
-    found = bounds(head, low, high, tolerance=tolerance, max_boxes=max_boxes, threads=threads)
+    rises = falls = False
+    if len(axes) <= 1:  # the signs of differences are exact
+        steps = _signed_steps(head, output, along)
+        rises, falls = all((s >= 0).all() for s in steps), all((s <= 0).all() for s in steps)
+        if rises and falls:
+            return Direction.CONSTANT, 0.0, 0.0, at_least, at_greatest
+    slopes, involved, error = slope_head(head, output, along)
+    box = low[involved], high[involved]
+    found = bounds(slopes, *box, tolerance=tolerance, max_boxes=max_boxes, threads=threads)
     least, greatest = float(found.lower[0, 0]) - error, float(found.upper[0, 0]) + error
+    least, greatest = max(least, 0.0) if rises else least, min(greatest, 0.0) if falls else greatest
+    at_least[involved], at_greatest[involved] = found.argmin[0, 0], found.argmax[0, 0]
     if len(axes) == 1:
-        least = max(least, 0.0) if (steps >= 0).all() else least
-        greatest = min(greatest, 0.0) if (steps <= 0).all() else greatest
-    at_least, at_greatest = found.argmin[0, 0], found.argmax[0, 0]
-    if not len(axes):
-        return Direction.CONSTANT, 0.0, 0.0, at_least, at_greatest
-    if len(axes) == 1 and coefficients.size <= EXACT_SIZE:  # where the least slope is 0, float64 cannot say so
-        sign = float(np.sign(along[axes[0]]))
-        tiny = 1e-9 * max(abs(least), abs(greatest))
-        if -tiny <= least < 0 and never_falls(sign * coefficients, int(axes[0]), low, high):
-            least = 0.0
-        if 0 < greatest <= tiny and never_falls(-sign * coefficients, int(axes[0]), low, high):
-            greatest = 0.0
+        least, greatest = _exact_ends(head, output, along, (low, high), (least, greatest))
     if least >= 0:
         return Direction.INCREASING, least, greatest, at_least, at_greatest
     if greatest <= 0:
         return Direction.DECREASING, least, greatest, at_least, at_greatest
     return Direction.UNKNOWN, least, greatest, at_least, at_greatest
+
+
+def _signed_steps(head: PolynomialHead, output: int, along: Floats) -> list[Floats]:
+    """The differences of coefficients along the one axis that moves, of every part of the head."""
+    found: list[Floats] = []
+    for axis in np.flatnonzero(along).tolist():
+        if head.affine is not None:
+            found.append(head.affine[0][output, axis].numpy())
+        found += [
+            np.diff(term.coefficients[output].numpy(), axis=term.axes.index(axis))
+            for term in head.terms
+            if axis in term.axes
+        ]
+    return [np.asarray(steps) * np.sign(along.sum()) for steps in found]
+
+
+def _exact_ends(
+    head: PolynomialHead, output: int, along: Floats, box: tuple[Floats, Floats], ends: tuple[float, float]
+) -> tuple[float, float]:
+    """The least and the greatest slope; 0 where float64 cannot say so but exact rationals can."""
+    axis, (least, greatest) = int(np.flatnonzero(along)[0]), ends
+    terms = [term for term in head.terms if axis in term.axes]
+    affine = head.affine is not None and bool(head.affine[0][output, axis] != 0)
+    if affine or len(terms) != 1 or terms[0].coefficients[output].numel() > EXACT_SIZE:
+        return ends
+    net, place = terms[0].coefficients[output].numpy() * np.sign(along[axis]), terms[0].axes.index(axis)
+    low, high = (limits[list(terms[0].axes)] for limits in box)
+    tiny = 1e-9 * max(abs(least), abs(greatest))
+    if -tiny <= least < 0 and never_falls(net, place, low, high):
+        least = 0.0
+    if 0 < greatest <= tiny and never_falls(-net, place, low, high):
+        greatest = 0.0
+    return least, greatest
 
 
 def never_falls(coefficients: Floats, axis: int, low: Floats, high: Floats) -> bool:
@@ -139,69 +185,3 @@ def never_falls(coefficients: Floats, axis: int, low: Floats, high: Floats) -> b
             made.append(row[0])
         net = np.moveaxis(np.stack(made), 0, j)
     return bool((np.diff(net, axis=axis) >= 0).all())
-
-
-def directions_of_columns(reduction: Reduction, column: int) -> Floats:
-    """(axes,): how far each feature moves for one unit of `scale_` of a column, inside the domain."""
-    along = np.zeros(reduction.dim)
-    kept = [int(j) for j in reduction.kept]
-    if column in kept:
-        axis = kept.index(column)
-        along[axis] = reduction.scale[column] / reduction.width[axis]
-    elif column in reduction.mixed:
-        place = int(np.flatnonzero(reduction.mixed == column)[0])
-        along[len(kept) :] = reduction.matrix[:, place] / reduction.width[len(kept) :]
-    return along
-
-
-def pairs_along(
-    head: SmoothedHead,
-    reduction: Reduction,
-    output: int,
-    column: int,
-    features: Floats,
-    rises: bool,
-    box: tuple[Floats, Floats],
-) -> Floats | None:
-    """Two rows that differ in one column and show that the output rises, or falls, along it.
-
-    Around these features first; a corner may leave no room along the column, so then nearer the centre, then anywhere.
-    """
-    low, high = box
-    centre = 0.5 * (low + high)
-    samples = np.random.default_rng(0).uniform(low, high, size=(SAMPLES, len(low)))
-    for point in (*(features + t * (centre - features) for t in TOWARDS_CENTRE), *samples):
-        found = _pair_at(head, reduction, output, column, np.clip(point, low, high), rises, box)
-        if found is not None:
-            return found
-    return None
-
-
-def _pair_at(
-    head: SmoothedHead,
-    reduction: Reduction,
-    output: int,
-    column: int,
-    features: Floats,
-    rises: bool,
-    box: tuple[Floats, Floats],
-) -> Floats | None:
-    """Two such rows around these features, if steps of some lengths show it."""
-    row = reduction.rows(features[None])[0]
-    (low, high), along = box, directions_of_columns(reduction, column)
-    for step in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5):
-        ends = np.stack([row, row])
-        ends[0, column] -= step * reduction.scale[column]
-        ends[1, column] += step * reduction.scale[column]
-        # back into the box along the column: both ends must lie in it
-        for k, sign in ((0, -1.0), (1, 1.0)):
-            room = np.where(sign * along > 0, high - features, features - low) / np.maximum(np.abs(along), 1e-300)
-            reach = min(step, float(room[along != 0].min(initial=np.inf)))
-            ends[k, column] = row[column] + sign * reach * reduction.scale[column]
-        if ends[1, column] <= ends[0, column]:
-            continue
-        values = head(torch.from_numpy(reduction.features(ends)))[:, output].numpy()
-        margin = 1e-12 * float(head.coefficients.abs().max())
-        if (values[1] - values[0] > margin) if rises else (values[0] - values[1] > margin):
-            return ends
-    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,16 +70,28 @@ class Reduction:
         """(axes,): how far one unit of a feature is, in units of the distance; rounded, by 1 roundoff at most."""
         return np.concatenate([self.width[: len(self.kept)] / self.scale[self.kept], self.width[len(self.kept) :]])
 
+    def only(self, columns: Sequence[int]) -> Reduction:
+        """The same without other axes than those of these columns, all of which have one."""
+        places = [self.kept.tolist().index(column) for column in columns]
+        return replace(self, kept=self.kept[places], low=self.low[places], width=self.width[places])
+
+    def names(self, names: Sequence[str] | None) -> list[str] | None:
+        """The names of the axes, where each is a column that has one."""
+        return None if names is None or len(self.mixed) else [names[int(column)] for column in self.kept]
+
     def components(self, x: Floats) -> Floats:
         """(N, components): of the mixed columns."""
         scaled = (x[:, self.mixed] - self.centre[self.mixed]) / self.scale[self.mixed]
         found: Floats = scaled @ self.matrix.T
         return found
 
+    def axes(self, x: Floats) -> Floats:
+        """(N, axes): the kept columns and the components."""
+        return np.concatenate([x[:, self.kept], self.components(x)], axis=1) if len(self.mixed) else x[:, self.kept]
+
     def unclipped(self, x: Floats) -> Floats:
         """(N, axes): the features, where a row outside the domain has some outside [0, 1]."""
-        axes = np.concatenate([x[:, self.kept], self.components(x)], axis=1) if len(self.mixed) else x[:, self.kept]
-        return (axes - self.low) / self.width
+        return (self.axes(x) - self.low) / self.width
 
     def features(self, x: Floats) -> Floats:
         """(N, axes), in [0, 1]."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, Unpack
 
 import numpy as np
-import torch
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array
@@ -15,10 +15,9 @@ from berncert.certification.methods import Exact
 from berncert.estimators.base import BernsteinEstimator
 from berncert.estimators.constraints import ConstraintOptions, check_order
 from berncert.estimators.monotone import ColumnDirection
-from berncert.estimators.reduction import LARGEST, Reduction
+from berncert.estimators.reduction import LARGEST
 from berncert.foundation.arguments import checked_index
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import SmoothedHead
 
 
 class BernsteinRegressor(RegressorMixin, BernsteinEstimator):  # type: ignore[misc]
@@ -82,18 +81,23 @@ class BernsteinRegressor(RegressorMixin, BernsteinEstimator):  # type: ignore[mi
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self)
-        if checked_index("output", output) >= len(self.coefficients_):
-            raise ValueError(f"expected an output below {len(self.coefficients_)}, got {output}")
-        return self._directions(output, lower, upper, tolerance, max_boxes, threads)
+        if checked_index("output", output) >= (count := self.head_.classes):
+            raise ValueError(f"expected an output below {count}, got {output}")
+        return self._directions(output, lower, upper, tolerance=tolerance, max_boxes=max_boxes, threads=threads)
 
     def _base_outputs(self, estimator: Any, rows: Any) -> Floats:
         values = np.asarray(estimator.predict(rows), dtype=np.float64)
         return values[:, None] if values.ndim == 1 else values
 
-    def _agreement(self, rows: Floats, estimator: Any, reduction: Reduction, head: SmoothedHead) -> float:
+    def _scores(self, estimator: Any) -> list[Callable[[Any], Floats]]:
+        return [lambda rows: self._base_outputs(estimator, rows)]
+
+    def _fitted_score(self, estimator: Any) -> Callable[[Any], Floats]:
+        return lambda rows: self._base_outputs(estimator, rows)
+
+    def _agreement(self, estimator: Any, rows: Any, outputs: Floats) -> float:
         """The coefficient of determination of the base model's values by the smoothed ones; 1 is the same."""
-        base = self._base_outputs(estimator, self._seen(reduction, rows))
-        outputs = head(torch.from_numpy(reduction.features(rows))).numpy()
+        base = self._base_outputs(estimator, rows)
         spread = ((base - base.mean(axis=0)) ** 2).sum()
         lost = ((base - outputs) ** 2).sum()
         return 1.0 if lost == 0 else float(1 - lost / spread) if spread > 0 else -np.inf

@@ -27,11 +27,25 @@ def dual_norm(norm: float) -> float:
     return 1.0 if norm == math.inf else norm / (norm - 1)
 
 
+SELECTED = 5
+"""Columns that dim="select" takes."""
+
+
 def checked_count(name: str, value: Any) -> int:
     """A whole number >= 1; anything else is a ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
         raise ValueError(f"expected a whole number {name} >= 1, got {value!r}; pass an int from 1 to 2^62")
     return int(value)
+
+
+def checked_dim(value: Any) -> tuple[int | None, bool]:
+    """(axes at most, or None for as many as columns; whether columns are selected instead of projected)."""
+    if isinstance(value, str):
+        word, colon, number = value.partition(":")
+        if word != "select" or bool(colon) != bool(number) or (number and not number.isdecimal()):
+            raise ValueError(f"expected dim as a whole number, None, 'select' or e.g. 'select:8', got {value!r}")
+        return checked_count("dim", int(number)) if number else SELECTED, True
+    return None if value is None else checked_count("dim", value), False
 
 
 def checked_index(name: str, value: Any) -> int:

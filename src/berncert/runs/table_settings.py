@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from berncert.foundation.arguments import checked_dim
 from berncert.foundation.settings import Settings, count_or, setting
 
 
@@ -46,12 +47,32 @@ def _logistic(seed: int) -> Any:
     return _scaled(LogisticRegression(max_iter=5000))
 
 
+def _boosted(depth: int) -> Callable[[int], Any]:
+    """Boosted trees so shallow that they are a sum of terms in at most `depth` columns each."""
+
+    def made(seed: int) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(max_depth=depth, random_state=seed)
+
+    return made
+
+
+def _naive_bayes(seed: int) -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    return GaussianNB()
+
+
 MODELS: dict[str, Callable[[int], Any]] = {
     "random_forest": _forest,
     "gradient_boosting": _boosting,
     "neighbours": _neighbours,
     "svc": _svc,
     "logistic": _logistic,
+    "naive_bayes": _naive_bayes,
+    "boosted_stumps": _boosted(1),
+    "boosted_pairs": _boosted(2),
 }
 """Name -> the base model, unfitted, from a seed."""
 
@@ -62,6 +83,15 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(str(part).strip() for part in parts if str(part).strip())
 
 
+def _axes(value: Any) -> int | str:
+    """A whole number, or columns that are selected."""
+    found: int | str = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if found is None:
+        raise ValueError("expected dim to be a whole number >= 1, select or e.g. select:8, got none")
+    checked_dim(found)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableSettings(Settings):
     """What decides the result of a run on a table."""
@@ -69,7 +99,14 @@ class TableSettings(Settings):
     target: str = setting("", "the column to be predicted")
     model: str = setting("random_forest", "the base model", choices=tuple(MODELS))
     degree: int | str = setting("auto", "of the polynomials: a number, or auto", check=count_or("auto", "degree"))
-    dim: int = setting(5, "axes: with more columns they are projected to so many", least=1)
+    dim: int | str = setting(
+        5, "axes: with more columns they are projected to so many; select or select:8 takes columns", check=_axes
+    )
+    terms: str = setting(
+        "none",
+        "auto: a base model that is a sum of terms in few columns keeps all; fit: others become one",
+        choices=("none", "auto", "fit"),
+    )
     fixed: tuple[str, ...] = setting((), "columns that keep their value, separated by commas", check=_names)
     increasing: tuple[str, ...] = setting((), "columns that may only grow", check=_names)
     decreasing: tuple[str, ...] = setting((), "columns that may only fall", check=_names)

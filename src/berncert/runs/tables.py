@@ -134,10 +134,11 @@ def _model(place: Path, table: TableFile, train: Ints, settings: TableSettings) 
     """The smoothed model: that of the folder if the run is resumed, else a new one, written there."""
     if (place / "run.json").exists() and (place / MODEL).exists():
         return load(place / MODEL)
-    keep = _columns(table, (*settings.fixed, *settings.increasing, *settings.decreasing))
-    wide = len(table.columns) > settings.dim
+    limited = _columns(table, (*settings.fixed, *settings.increasing, *settings.decreasing))
+    keep = column_numbers(limited, table.columns, len(table.columns), "keep")
+    terms = None if settings.terms == "none" else settings.terms
     model = BernsteinClassifier(
-        MODELS[settings.model](settings.seed), degree=settings.degree, dim=settings.dim, keep=keep if wide else None
+        MODELS[settings.model](settings.seed), degree=settings.degree, dim=settings.dim, terms=terms, keep=keep
     ).fit(table.values[train], table.target[train])
     save(model, place / MODEL)
     return model
@@ -175,11 +176,14 @@ def _warn_of_unseen(table: TableFile, train: Ints) -> None:
 
 
 def _model_record(model: Any) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(model.coefficients_).tobytes()).hexdigest()
+    digest = hashlib.sha256()
+    for tensor in model.head_.tensors:
+        digest.update(tensor.numpy().tobytes())
     return {
-        "sha256": digest,
+        "sha256": digest.hexdigest(),
         "base": type(model.estimator).__name__,
         "axes": model.reduction_.dim,
+        "form": model.form_,
         "degree": list(model.degree_),
         "agreement": model.agreement_,
     }
