@@ -16,7 +16,6 @@ from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -40,7 +39,7 @@ FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
         BernsteinClassifier(RidgeClassifier(), degree=2),
         BernsteinClassifier(DecisionTreeClassifier(random_state=0), degree=4),
         BernsteinClassifier(LogisticRegression(), terms="auto"),
-        BernsteinClassifier(GaussianNB(), degree=4, terms="auto"),
+        BernsteinClassifier(DecisionTreeClassifier(max_depth=2, random_state=0), degree=12, terms="auto"),
         BernsteinClassifier(DecisionTreeClassifier(random_state=0), degree=8, dim="select:3", terms="fit"),
         BernsteinRegressor(Ridge(), degree=2),
         BernsteinRegressor(Ridge(), terms="auto"),
