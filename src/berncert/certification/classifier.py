@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -67,7 +68,7 @@ class Classifier(nn.Module):
         if len(frozen.output_shape) != 1:
             raise ValueError(f"expected a network that gives (N, K) logits, got shape (N, *{frozen.output_shape})")
         width = _side_around(frozen) if side is None else UnitCube(side).side
-        cube = freeze(UnitCube(width), frozen.output_shape)
+        cube = freeze(nn.Sequential(OrderedDict(cube=UnitCube(width))), frozen.output_shape)
         eye = torch.eye(frozen.dim, dtype=torch.float64)
         return cls(frozen.followed_by(cube), SumHead(width * eye, torch.full((frozen.dim,), -width / 2).double()))
 

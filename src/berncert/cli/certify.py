@@ -19,6 +19,7 @@ from berncert.cli.flags import (
     chosen_folder,
     settings_of,
 )
+from berncert.models.source_settings import SourceSettings
 from berncert.runs.records import Run
 from berncert.runs.settings import METHODS, RunSettings
 
@@ -32,6 +33,8 @@ examples:
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
   berncert certify mnist --engine processes:4                   four processes; a Dask cluster: dask:tcp://HOST:8786
   berncert certify digits --degree base --method randomized     the head before smoothing, for comparison
+  berncert certify net.onnx --head-after features --degree 3 --data mnist      a network of yours
+  berncert certify my_network:build --data mnist                what a function in my_network.py returns
   berncert certify runs/mine --data photos --split all          a folder that the model was not trained on, all of it
 
 The run is a folder with run.json (all that decides the result) and certificates.tsv (a line for each image, beginning
@@ -77,13 +80,14 @@ def run(arguments: argparse.Namespace) -> None:
 def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
     """The run that the flags describe."""
     from berncert.hardware import use_threads
-    from berncert.models.checkpoint import open_checkpoint  # --help needs no torch
-    from berncert.runs.execute import default_folder, execute
+    from berncert.runs.execute import default_folder, execute  # --help needs no torch
+    from berncert.runs.own_models import open_for_data
 
     use_threads(arguments.threads)
     methods, settings = METHODS[kind], settings_of(RunSettings, arguments)
     method = settings_of(methods[arguments.method], arguments, methods.values())
-    checkpoint = open_checkpoint(arguments.model)
+    source = settings_of(SourceSettings, arguments)
+    checkpoint = open_for_data(arguments.model, source, settings, data_dir=arguments.data_dir)
     return execute(
         checkpoint,
         method,

@@ -12,6 +12,7 @@ from berncert.certification.methods import Exact
 from berncert.cli import output
 from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
+from berncert.models.source_settings import SourceSettings
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.settings import RunSettings
@@ -52,17 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Explain the image, print the explanation, draw the picture."""
-    from berncert.models.checkpoint import open_checkpoint
     from berncert.polynomial import PolynomialHead
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
     from berncert.runs.execute import check_provable, with_data
     from berncert.runs.image_job import chosen_classifier
+    from berncert.runs.own_models import open_for_data
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
     settings, method = settings_of(RunSettings, arguments), settings_of(Exact, arguments)
     picture = None if arguments.out is None else file_path(arguments.out, PICTURES)
-    checkpoint = open_checkpoint(arguments.model)
+    source = settings_of(SourceSettings, arguments)
+    checkpoint = open_for_data(arguments.model, source, settings, data_dir=arguments.data_dir)
     check_provable(method, settings)
     model = chosen_classifier(checkpoint, settings)
     settings = with_data(checkpoint, settings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from berncert.foundation.settings import Settings, parsed
+from berncert.models.source_settings import SourceSettings
 
 Kind = TypeVar("Kind", bound=Settings)
 LEADS = "expected(?: no| a finite| a whole number)?|lower|raise|set|pass|choose(?: other)?"
@@ -56,8 +57,12 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The model that a command works on."""
-    about = "digits or mnist, which are shipped; a checkpoint; the folder of a training"
+    about = "a shipped one, e.g. mnist; a checkpoint; the folder of a training; an .onnx file; module:function"
     parser.add_argument("model", metavar="MODEL", help=about)
+    about = "Options of ONNX files, and of networks that a function of yours builds: module:function."
+    group = parser.add_argument_group("a network of your own", about)
+    for entry in fields(SourceSettings):
+        add_flag(group, entry)
 
 
 def add_data_dir(parser: argparse.ArgumentParser, more: str = ", download)") -> None:

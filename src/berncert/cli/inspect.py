@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from berncert.cli import output
-from berncert.cli.flags import add_json, add_model
+from berncert.cli.flags import add_json, add_model, settings_of
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name, trimmed
+from berncert.models.source_settings import SourceSettings
 from berncert.reporting.tables import TextTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ examples:
   berncert inspect digits
   berncert inspect runs/cifar10 --norm inf
   berncert inspect mnist --json
+  berncert inspect net.onnx
+  berncert inspect my_network:build --input-shape 3,32,32
 
 The bound is proven on the spot, step by step, from the numbers in the file; docs/layers.md says how. Nothing that a
 file claims about itself is trusted.
@@ -43,8 +46,10 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.foundation.arguments import checked_norm
     from berncert.foundation.settings import parsed
     from berncert.models.inspection import inspect  # --help needs no torch
+    from berncert.models.sources import open_model
 
-    inspection = inspect(arguments.model, norm=checked_norm(parsed(arguments.norm, float)))
+    model = open_model(arguments.model, settings_of(SourceSettings, arguments))
+    inspection = inspect(model, norm=checked_norm(parsed(arguments.norm, float)))
     if arguments.json:
         output.print_json(inspection.as_json())
     else:
@@ -55,7 +60,9 @@ def _show(inspection: Inspection, name: str) -> None:
     from berncert.models.checkpoint import FORMAT
 
     console = output.console()
-    console.print(f"{name}: a {FORMAT}", style="bold")
+    made_of = {"ONNX": "an ONNX file", "function": "a network that a function builds"}
+    kind = made_of.get(inspection.checkpoint.source.get("kind", ""), f"a {FORMAT}")
+    console.print(f"{name}: {kind}", style="bold")
     texts = _columns(_parts(inspection)), _steps(inspection.table), _columns(_proven(inspection)), _classes(inspection)
     for part in texts:
         if part is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import metadata, resources
 from os import PathLike
 from pathlib import Path
@@ -20,8 +20,8 @@ from torch import Tensor
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
 from berncert.foundation.arguments import guess
-from berncert.models.heads import Head, build_head, head_size
-from berncert.models.tensor_file import parse_tensors, strip_prefix, write_tensors
+from berncert.models.heads import NETWORK, Head, NetworkHead, build_head, head_size
+from berncert.models.tensor_file import parse_tensors, serialised, strip_prefix, write_tensors
 from berncert.polynomial import PolynomialHead
 from berncert.polynomial.sum_head import head_from_data
 
@@ -46,14 +46,18 @@ class Checkpoint:
     """The head before it was smoothed, if the file contains it."""
     about: dict[str, Any]
     """How the model was made, as plain JSON."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """What it was made of, if it is no file of this format: an ONNX file or a function, and with which options."""
+    content: bytes | None = None
+    """The file of this format that it would be, if it is none."""
 
     def model(self, *, base: bool = False) -> Classifier | FrozenNetwork | PolynomialHead | Head:
         """The classifier, or its only part, in evaluation mode; with `base`, with the head before smoothing."""
         head = self.base if base else self.head
         if base and head is None:
+            advice = "name the node before the head with head_after" if self.source else "smooth the model in Python"
             raise ValueError(
-                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use; smooth the "
-                "model again in Python, and save that"
+                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use; {advice}"
             )
         if self.extractor is None or head is None:
             part = self.extractor or head
@@ -88,6 +92,13 @@ class Checkpoint:
             entry = entry.get(key) if isinstance(entry, Mapping) else None
         return entry if isinstance(entry, str) else None
 
+    @property
+    def name(self) -> str:
+        """A short name, fit for a folder."""
+        path = self.path.resolve()
+        name = path.parent.name if path.name == FILE else path.name
+        return name.removesuffix(".safetensors").removesuffix(".onnx").replace(":", "-")
+
     def description(self) -> dict[str, Any]:
         """The parts of the model, in a few lines of plain JSON."""
         extractor, head, base = self.extractor, self.head, self.base
@@ -99,6 +110,7 @@ class Checkpoint:
             "head": head and head.description,
             "base": base and base.description,
             "about": self.about,
+            **({"source": dict(self.source)} if self.source else {}),
         }  # fmt: skip
 
 
@@ -125,18 +137,37 @@ def save(
         >>> torch.equal(again(images), model(images))
         True
     """
-    extractor, head = _parts_of(model, input_shape)
+    write_tensors(path, *_tensors_of(*_parts_of(model, input_shape), base, about))
+
+
+def _tensors_of(
+    extractor: FrozenNetwork | None,
+    head: PolynomialHead | Head | None,
+    base: Head | None,
+    about: Mapping[str, Any] | None,
+) -> tuple[dict[str, Tensor], str, dict[str, Any]]:
+    """The tensors, the format and the description of a file."""
     description: dict[str, Any] = {"extractor": None, "head": None, "base": None, "about": dict(about or {})}
     tensors: dict[str, Tensor] = {}
     if extractor is not None:
         description["extractor"], values = extractor.as_data()
         tensors |= {f"extractor.{name}": _narrow(value) for name, value in values.items()}
     for name, part in (("head", head), ("base", base)):
-        if part is not None:
+        if isinstance(part, NetworkHead):
+            data, values = part.network.as_data()
+            description[name] = {"kind": NETWORK, **data}
+            tensors |= {f"{name}.{key}": value for key, value in values.items()}
+        elif part is not None:
             _check_rebuilds(part)
             description[name] = part.description
             tensors |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
-    write_tensors(path, tensors, FORMAT, description)
+    return tensors, FORMAT, description
+
+
+def checkpoint_of(model: Classifier, path: Path, source: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint of a model that was made of something else: what it would be if it were saved, and read again."""
+    content = serialised(*_tensors_of(*_parts_of(model, None), None, {}))
+    return replace(parse_checkpoint(content, path), source=dict(source), content=content)
 
 
 def load(path: str | PathLike[str], *, base: bool = False) -> Any:
@@ -230,6 +261,8 @@ def _read_head(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) ->
 
 def _read_base(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Head:
     """The described head with these values, in their dtype; its size is checked before anything is built."""
+    if description.get("kind") == NETWORK:
+        return NetworkHead(FrozenNetwork.from_data(description, tensors))
     expected, got = head_size(**description), sum(tensor.numel() for tensor in tensors.values())
     if expected != got:
         raise ValueError(f"expected a head of {expected} numbers, as its description says, got {got}")

@@ -11,12 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from berncert.extractor import FrozenNetwork
+from berncert.extractor import operations as ops
 from berncert.foundation.arguments import guess
 from berncert.polynomial import PolynomialHead, SmoothedHead, smooth
 from berncert.polynomial.sum_head import DENSE_FEATURES, smoothed_head
 
 MOST_REPELLED, REPULSIONS = 256, 500
 """Points up to which `_spread` works, as every pair counts, and its steps."""
+NETWORK = "network"
+"""The kind of a head that is a frozen network."""
 Start = Callable[[int, int], Tensor]
 """(classes, dim) -> the directions (classes, dim) in which the classes start."""
 
@@ -46,6 +50,41 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return self.layers(features)  # type: ignore[no-any-return]
+
+
+class NetworkHead(Head):
+    """A head that is a frozen network, of an ONNX file or of layers of the user's own."""
+
+    def __init__(self, network: FrozenNetwork) -> None:
+        if len(network.input_shape) != 1 or len(network.output_shape) != 1:
+            raise ValueError(f"expected a head from (N, d) features to (N, K) logits, got {network}")
+        sizes = {"dim": math.prod(network.input_shape), "classes": network.dim}
+        super().__init__(network, {"kind": NETWORK, **sizes, "steps": len(network.steps)})
+        self.network = network
+
+    @property
+    def affine_layer(self) -> nn.Linear | None:
+        """The layer that it is, if the head is affine."""
+        return affine_layer(self.network)
+
+
+def affine_layer(network: FrozenNetwork) -> nn.Linear | None:
+    """The linear layer, in float64, that computes what the network computes, if all of its steps are affine."""
+    chain = all(step.inputs == (before,) for before, step in enumerate(network.steps))
+    if not chain or not all(isinstance(s.operation, ops.Linear | ops.Scale | ops.Shift) for s in network.steps):
+        return None
+    layer = nn.Linear(math.prod(network.input_shape), network.dim).double()
+    one = torch.ones((), dtype=torch.float64)
+    steps = [
+        ops.Scale(one) if isinstance(s.operation, ops.Shift)
+        else ops.Linear(s.operation.weight) if isinstance(s.operation, ops.Linear) else s.operation
+        for s in network.steps
+    ]  # fmt: skip
+    with torch.no_grad():
+        layer.bias.copy_(network(torch.zeros(1, layer.in_features, dtype=torch.float64))[0])
+        linear = FrozenNetwork(network.input_shape, []).followed_by(*steps)
+        layer.weight.copy_(linear(torch.eye(layer.in_features, dtype=torch.float64)).T)
+    return layer.requires_grad_(False)
 
 
 def identity(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:

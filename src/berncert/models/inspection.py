@@ -141,11 +141,11 @@ class Inspection:
         }
 
 
-def inspect(path: str | PathLike[str], *, norm: float = 2, progress: bool | None = None) -> Inspection:
+def inspect(model: str | PathLike[str] | Checkpoint, *, norm: float = 2, progress: bool | None = None) -> Inspection:
     """Read a checkpoint and prove the Lipschitz bound of its extractor, step by step, for this norm of the pixels."""
-    p, checkpoint = checked_norm(norm), open_checkpoint(path)
+    p, checkpoint = checked_norm(norm), model if isinstance(model, Checkpoint) else open_checkpoint(model)
     if checkpoint.extractor is None:
-        raise ValueError(f"expected a checkpoint with an extractor, got {path}, which contains a head only")
+        raise ValueError(f"expected a checkpoint with an extractor, got {model}, which contains a head only")
     began = time.perf_counter()
     table = lipschitz_table(checkpoint.extractor, checkpoint.extractor.input_shape, p, progress=progress)
     seconds = time.perf_counter() - began

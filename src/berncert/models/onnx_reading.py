@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -19,6 +19,7 @@ from berncert.extractor.onnx_files.graph import OnnxGraph, read_graph
 from berncert.extractor.onnx_files.reading import FileInput, compare, follow, network_of
 from berncert.extractor.proof_cache import proven
 from berncert.foundation.safe_reading import parsed_json
+from berncert.models.heads import affine_layer
 from berncert.models.onnx_writing import KEY, model_of
 from berncert.polynomial import PolynomialHead
 from berncert.polynomial.sum_head import head_from_data
@@ -36,7 +37,7 @@ def read_onnx(
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
     cube: tuple[Any, Any] | None = None,
-    images: Tensor | None = None,
+    images: Tensor | Callable[[], Tensor] | None = None,
 ) -> Any:
     """Read an ONNX file as a `FrozenNetwork`; with `head_after` as a `Classifier`, whose head can be smoothed.
 
@@ -48,7 +49,8 @@ def read_onnx(
         else, is the head: smooth it with `model.smooth(degree)`. Features that are not proven to lie in [0, 1], as
         after a sigmoid, are scaled to the cube and clamped there, which is then part of the model:
     cube: (low, high), numbers or one for each feature, that become 0 and 1; or
-    images: some training images: the cube is what their features span, and a tenth of that on either side.
+    images: some training images, or a function that gives them if they are needed: the cube is what their features
+        span, and a tenth of that on either side.
     end_at: the node, or the tensor, that gives the logits, if the file goes on after it: with a LogSoftmax, say.
     input_shape: the shape of one image, where the file leaves it open or where yours have another: (1, 28, 28) for a
         file that takes 784 numbers, or (3, 32, 32) for one that takes (32, 32, 3), channels last.
@@ -103,7 +105,7 @@ def _cut(graph: OnnxGraph, given: FileInput, node: str, end: str) -> Classifier:
     return Classifier(extractor, rest)
 
 
-def _in_cube(model: Classifier, cube: tuple[Any, Any] | None, images: Tensor | None) -> Classifier:
+def _in_cube(model: Classifier, cube: tuple[Any, Any] | None, images: Any) -> Classifier:
     """The model with features in [0, 1]: as they are if that is proven, else scaled and clamped."""
     network, rest = model.extractor, model.head
     assert isinstance(network, FrozenNetwork)
@@ -122,15 +124,15 @@ def _in_cube(model: Classifier, cube: tuple[Any, Any] | None, images: Tensor | N
     return Classifier(scaled, _head(back)).eval()
 
 
-def _ends(network: FrozenNetwork, cube: tuple[Any, Any] | None, images: Tensor | None) -> tuple[Tensor, Tensor]:
+def _ends(network: FrozenNetwork, cube: tuple[Any, Any] | None, images: Any) -> tuple[Tensor, Tensor]:
     if cube is not None:
         if len(cube) != 2:
             raise ValueError(f"expected cube=(low, high), got {cube!r}")
         low, high = (torch.as_tensor(end, dtype=torch.float64).expand(network.dim).clone() for end in cube)
     else:
-        assert images is not None
+        sample = torch.as_tensor(images() if callable(images) else images)
         with torch.no_grad():
-            found = torch.cat([network(part.double()) for part in torch.split(torch.as_tensor(images), 256)])
+            found = torch.cat([network(part.double()) for part in torch.split(sample, 256)])
         least, greatest = found.amin(dim=0), found.amax(dim=0)
         spread = (greatest - least).clamp_min(1e-6 * (1 + greatest.abs()))  # a feature that never changes
         low, high = least - MARGIN * spread, greatest + MARGIN * spread
@@ -141,22 +143,7 @@ def _ends(network: FrozenNetwork, cube: tuple[Any, Any] | None, images: Tensor |
 
 def _head(network: FrozenNetwork) -> nn.Module:
     """The head; as a linear layer if it is affine, which needs no smoothing, in any number of features."""
-    if not all(isinstance(step.operation, ops.Linear | ops.Scale | ops.Shift) for step in network.steps):
-        return network
-    layer = nn.Linear(math.prod(network.input_shape), network.dim).double()
-    with torch.no_grad():
-        corner = network(torch.zeros(1, *network.input_shape, dtype=torch.float64))
-        steps = [_without_constant(step.operation) for step in network.steps]
-        linear = FrozenNetwork(network.input_shape, []).followed_by(*steps)
-        layer.weight.copy_(linear(torch.eye(layer.in_features, dtype=torch.float64)).T)
-        layer.bias.copy_(corner[0])
-    return layer.requires_grad_(False)
-
-
-def _without_constant(operation: ops.Operation) -> ops.Operation:
-    if isinstance(operation, ops.Linear):
-        return ops.Linear(operation.weight)
-    return ops.Scale(torch.ones((), dtype=torch.float64)) if isinstance(operation, ops.Shift) else operation
+    return affine_layer(network) or network
 
 
 def _normalisation(shape: Sequence[int], mean: Any, std: Any) -> FrozenNetwork:

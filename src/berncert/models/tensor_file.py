@@ -33,10 +33,15 @@ def write_tensors(
     path: str | PathLike[str], tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]
 ) -> None:
     """Write tensors and a description as one file of this kind, e.g. "berncert checkpoint 2"."""
+    write_whole(Path(path), serialised(tensors, kind, description))
+
+
+def serialised(tensors: Mapping[str, Tensor], kind: str, description: Mapping[str, Any]) -> bytes:
+    """The content of such a file."""
     values = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     checksum = _checksum(values, kind, json.dumps(description))
     header = {kind: json.dumps({"sha256": checksum, "description": description})}
-    write_whole(Path(path), serialise(values, metadata=header))
+    return serialise(values, metadata=header)
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -24,8 +24,9 @@ from berncert.data import Dataset
 from berncert.foundation.folders import claimed
 from berncert.foundation.rounding import norm_name
 from berncert.hardware import chosen_device
-from berncert.models.checkpoint import FILE, Checkpoint, open_checkpoint
+from berncert.models.checkpoint import Checkpoint
 from berncert.models.heads import Head
+from berncert.models.sources import open_model
 from berncert.polynomial import PolynomialHead
 from berncert.runs.dispatch import check_timeout, fill
 from berncert.runs.engine import Pool, engine_of
@@ -113,8 +114,8 @@ def execute(
 
 
 def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
-    """The checkpoint at that path or of that name, unless it is one already."""
-    return model if isinstance(model, Checkpoint) else open_checkpoint(model)
+    """The model of that name, unless it is opened already."""
+    return model if isinstance(model, Checkpoint) else open_model(model)
 
 
 def check_provable(method: Method, settings: RunSettings) -> None:
@@ -159,15 +160,14 @@ def default_folder(
 ) -> Path:
     """runs/, and in it a name that says what differs from the defaults."""
     settings, checkpoint = settings or RunSettings(), as_checkpoint(model)
-    path = checkpoint.path.resolve()
-    name = path.parent.name if path.name == FILE else path.name.removesuffix(".safetensors")
-    parts = [name, "attack" if method.kind == "attack" else method.name, norm_name(method.norm)]
+    parts = [checkpoint.name, "attack" if method.kind == "attack" else method.name, norm_name(method.norm)]
     if settings.data is not None and settings.data != checkpoint.trained_on:
         parts.insert(1, Path(settings.data).stem)
     if method.kind == "attack" and method.name != "pgd":
         parts.append(method.name)
     if settings.degree == BASE:
         parts.insert(1, BASE)
+    parts += [f"{key.replace('_', '')}{_short(value)}" for key, value in checkpoint.source.items() if key != "kind"]
     for options in (settings, method):
         for entry in fields(options):
             value = getattr(options, entry.name)

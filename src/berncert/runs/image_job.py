@@ -96,7 +96,7 @@ class ImageJob:
         assert self.loaded is not None
         if part == ROWS:
             return _batch(self.loaded.images, item)
-        return model_content(self.model, self.model_sha256, {})
+        return self.loaded.checkpoint.content or model_content(self.model, self.model_sha256, {})
 
     def _read_classifier(self, supplies: Supplies) -> Classifier:
         content = model_content(self.model, self.model_sha256, supplies)
