@@ -229,6 +229,15 @@ def _distance(w: GraphWriter, op: ops.Distance, names: Any, inputs: Any, shapes:
     return w("Sub", names["bias"], farthest) if op.negative else w("Add", farthest, names["bias"])
 
 
+def _sorted_distance(w: GraphWriter, op: ops.SortedDistance, names: Any, inputs: Any, shapes: Any) -> str:
+    apart = w("Abs", w("Sub", w("Unsqueeze", inputs[0], w.constant([1])), names["weight"]))
+    count = min(len(op.shares), shapes[0][0])
+    greatest = w("TopK", apart, w.constant([count]), axis=2)
+    shares = w("Gather", names["shares"], w.constant(np.arange(count)), axis=0)
+    total = w("MatMul", greatest, shares)
+    return w("Sub", names["bias"], total) if op.negative else w("Add", total, names["bias"])
+
+
 def _group_sort(w: GraphWriter, op: ops.GroupSort, names: Any, inputs: Any, shapes: Any) -> str:
     channels, *rest = shapes[0]
     groups = w("Reshape", inputs[0], w.constant([0, channels // op.size, op.size, *rest]))
@@ -264,6 +273,7 @@ RULES: dict[type[ops.Operation], Callable[..., str]] = {
     ops.Linear: _linear, ops.Convolution: _convolution, ops.PotentialStep: _potential_step, ops.Shift: _shift,
     ops.Scale: _scale, ops.Leaky: _leaky, ops.Clamp: _clamp, ops.MaximumPool: _max_pool, ops.AveragePool: _average,
     ops.AdaptiveAverage: _average, ops.AdaptiveMaximum: _adaptive_maximum, ops.Distance: _distance,
+    ops.SortedDistance: _sorted_distance,
     ops.GroupSort: _group_sort, ops.Householder: _householder, ops.Mean: _mean, ops.Gather: _gather,
     ops.Activation: lambda w, op, names, inputs, shapes: ACTIVATIONS[op.function](w, inputs[0]),
     ops.Elu: lambda w, op, names, inputs, shapes: _exponential(w, inputs[0], op.alpha),
