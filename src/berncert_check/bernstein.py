@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, pairwise
-from math import comb, gcd, prod
+from math import lcm, prod
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,30 @@ class Net:
         Coefficient i is the polynomial's blossom with n - i arguments low and i arguments high (the polar form, which
         is symmetric and affine in each argument): n rounds of (1 - x) p + x q with these x. Both ends are dyadic.
         """
-        planes, n = self._planes(axis), self.sizes[axis] - 1
-        bits = max(_dyadic(low), _dyadic(high))
-        a, b = int(low * (1 << bits)), int(high * (1 << bits))
+        n, bits = self.sizes[axis] - 1, max(_dyadic(low), _dyadic(high))
+
+        def blended(planes: list[list[int]], x: Fraction) -> list[list[int]]:
+            part = int(x * (1 << bits))
+            rest = (1 << bits) - part
+            return [[rest * u + part * v for u, v in zip(p, q, strict=True)] for p, q in pairwise(planes)]
+
+        below = [self._planes(axis)]
+        for _ in range(n):
+            below.append(blended(below[-1], low))
         result = []
         for i in range(n + 1):
-            row = planes
-            for x in [a] * (n - i) + [b] * i:
-                y = (1 << bits) - x
-                row = [[y * u + x * v for u, v in zip(p, q, strict=True)] for p, q in pairwise(row)]
-            result.append(row[0])
+            planes = below[n - i]
+            for _ in range(i):
+                planes = blended(planes, high)
+            result.append(planes[0])
         return self._with_planes(axis, result, n * bits)
 
-    def value(self, point: Sequence[Fraction]) -> Fraction:
-        """The polynomial at a point of its box, in the box's own coordinates [0, 1]^d, by its definition."""
-        rest = [Fraction(v, 1 << self.exponent) for v in self.numbers]
-        for size, x in zip(self.sizes, point, strict=True):
-            n, inner = size - 1, len(rest) // size
-            basis = [comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(size)]
-            rest = [sum((basis[k] * rest[k * inner + i] for k in range(size)), Fraction(0)) for i in range(inner)]
-        return rest[0]
+    def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Net:
+        """The polynomial on a part of its unit cube; where that is a point, all coefficients are the value there."""
+        net = self
+        for axis, (a, b) in enumerate(zip(low, high, strict=True)):
+            net = net.within(axis, a, b)
+        return net
 
     def gap(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> Fraction:
         """min over k of b_k - Q_k, for Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j, y in [-1, 1]^d.
@@ -95,14 +99,8 @@ class Net:
         """
         d, n = len(self.sizes), [size - 1 for size in self.sizes]
         steps = [slope[j] / n[j] for j in range(d)]
-        bends = {
-            (i, j): value / (n[i] * n[j]) if i != j else value / (n[j] * (n[j] - 1))
-            for (i, j), value in curvature.items()
-            if value
-        }
-        common = 1
-        for part in chain(steps, bends.values()):
-            common = common * part.denominator // gcd(common, part.denominator)
+        bends = {(i, j): value / (n[i] * (n[j] - (i == j))) for (i, j), value in curvature.items() if value}
+        common = lcm(*(part.denominator for part in chain(steps, bends.values())))
         whole = [int(step * common) for step in steps]
         bent = {axes: int(value * common) for axes, value in bends.items()}
         values, slopes = [0], {j: [whole[j]] for j in range(d)}
@@ -111,11 +109,8 @@ class Net:
             squares = [4 * k * (k - n[j]) + n[j] * (n[j] - 1) for k in range(n[j] + 1)]
             own = bent.get((j, j), 0)
             along = slopes.pop(j)
-            values = [
-                v + s * y + own * y2
-                for v, s in zip(values, along, strict=True)
-                for y, y2 in zip(nodes, squares, strict=True)
-            ]
+            powers = list(zip(nodes, squares, strict=True))
+            values = [v + s * y + own * y2 for v, s in zip(values, along, strict=True) for y, y2 in powers]
             for i, old in slopes.items():
                 turn = bent.get((j, i), 0)
                 slopes[i] = [s + turn * y for s in old for y in nodes]
@@ -123,11 +118,51 @@ class Net:
         return Fraction(min(b * common - q * unit for b, q in zip(self.numbers, values, strict=True)), unit * common)
 
 
-def net_of(coefficients: Sequence[float], sizes: Sequence[int], exponent: int = 0) -> Net:
-    """The polynomial with these coefficients, divided by 2^exponent; every float is a dyadic rational."""
-    parts = [Fraction(c) / Fraction(2) ** exponent for c in coefficients]
-    bits = max((_dyadic(part) for part in parts), default=0)
-    return Net([int(part * (1 << bits)) for part in parts], bits, tuple(sizes))
+@dataclass(frozen=True)
+class Plane:
+    """An affine function on a box, middle + slope . y for y in [-1, 1]^d: what a `Net` is, in any number of axes."""
+
+    middle: Fraction
+    slope: list[Fraction]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of degree 1 along each axis."""
+        return (2,) * len(self.slope)
+
+    def least(self) -> Fraction:
+        """The least value, at a corner."""
+        return self.middle - sum(map(abs, self.slope))
+
+    def minus(self, other: Plane) -> Plane:
+        """The difference."""
+        return Plane(self.middle - other.middle, [a - b for a, b in zip(self.slope, other.slope, strict=True)])
+
+    def halves(self, axis: int) -> tuple[Plane, Plane]:
+        """The same on the lower and on the upper half of an axis."""
+        half = self.slope[axis] / 2
+        slope = [half if j == axis else s for j, s in enumerate(self.slope)]
+        return Plane(self.middle - half, slope), Plane(self.middle + half, slope)
+
+    def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Plane:
+        """The same on a part of its unit cube: there y = (low + high - 1) + (high - low) y', axis by axis."""
+        parts = list(zip(self.slope, low, high, strict=True))
+        return Plane(self.middle + sum(s * (a + b - 1) for s, a, b in parts), [s * (b - a) for s, a, b in parts])
+
+    def gap(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> Fraction:
+        """The least value of the function less slope . y; curvature must be 0."""
+        return self.middle - sum(abs(a - b) for a, b in zip(self.slope, slope, strict=True))
+
+
+def plane_of(weight: Sequence[Fraction], bias: Fraction) -> Plane:
+    """bias + weight . x on the unit cube, where x = (1 + y) / 2."""
+    return Plane(bias + sum(weight, Fraction(0)) / 2, [w / 2 for w in weight])
+
+
+def net_of(coefficients: Sequence[Fraction], sizes: Sequence[int]) -> Net:
+    """The polynomial with these coefficients, which are dyadic."""
+    bits = max(map(_dyadic, coefficients))
+    return Net([int(c * (1 << bits)) for c in coefficients], bits, tuple(sizes))
 
 
 def _dyadic(x: Fraction) -> int:

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
 
-from berncert_check.bernstein import Net, net_of
-from berncert_check.network import Network, UnsupportedError, network_of
+from berncert_check import proof_file
+from berncert_check.bernstein import Net, Plane, net_of, plane_of
+from berncert_check.columns import affine_map, matrix_bound, possible_features
+from berncert_check.network import Network, Vector, network_of
 from berncert_check.norms import norm, parse_norm
-from berncert_check.proof_file import FORMAT, VERSION, Block, UnusableError, exact_number, read_blocks
-from berncert_check.reasons import Box, Claim, Hints, RejectedError, check_tree
+from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
+from berncert_check.reasons import Box, Claim, RejectedError, check_tree
 
 ACCEPTED, REJECTED, UNSUPPORTED = "ACCEPTED", "REJECTED", "UNSUPPORTED"
-ROUNDING_LAW = Fraction(202, 100) / 2**53
-"""Times d (4 n + 3) + 2: how far a margin computed in float64 may be from the exact one, for coefficients up to 1."""
+MOST_COEFFICIENTS = 1 << 22
+LARGEST_EXPONENT = 1100
+FINEST = 1 << 128
+"""Corners of the first box and the witness are multiples of 1 / FINEST: their bits make all coefficients longer."""
+ROUNDOFF = Fraction(1, 2**53)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What rows are about: the polynomials of all classes on the unit cube, in some unit, and what is before them."""
+
+    model: str
+    """The checksum of the blocks about it."""
+    polynomials: list[Net] | list[Plane]
+    features_norm: Fraction | None = None
+    floor: Fraction = Fraction(0)
+    """A margin above this is above 0, as computed in float64."""
+    network: Network | None = None
+    table: tuple[list[Vector], Vector] | None = None
+    """A and b, if the network is a table's: its features are A x + b, clamped."""
+    missing: str = ""
+    """What there is no rule for."""
+
+    @property
+    def norm(self) -> Fraction | None:
+        """That of the radii."""
+        return self.features_norm if self.network is None else self.network.norm
+
+    @property
+    def about(self) -> str:
+        """For the reader of a verdict."""
+        head, both = "the head on its features, in real arithmetic and in float64", "the network and the head"
+        what = head if self.network is None else f"{both}, in real arithmetic"
+        return self.missing or f"{what}, in l{'inf' if self.norm is None else self.norm}"
 
 
 @dataclass(frozen=True)
@@ -29,180 +63,183 @@ class Verdict:
     predicted: int
     radius: Fraction | None
     """What the file claims; None for any distance."""
+    subject: Subject
     nodes: int = 0
-
-
-@dataclass(frozen=True)
-class Head:
-    """The polynomials of all classes on the unit cube, divided by a power of two so that no coefficient is above 1."""
-
-    nets: list[Net]
-    norm: Fraction | None
-    floor: Fraction
-
-    @property
-    def dim(self) -> int:
-        """The number of features."""
-        return len(self.nets[0].sizes)
 
 
 def check_file(path: Path) -> Iterator[Verdict]:
     """A verdict for each row, in the order of the file; raises UnusableError where the file itself cannot be used."""
-    head, network, first = None, None, True
-    for block in read_blocks(path):
-        if head is None:
-            head = _head(block)
-        elif block.kind == "NET" and first:
-            network, first = _network(block, head), False
+    subject, first = None, True
+    for block in proof_file.read_blocks(path):
+        if subject is None or (block.kind == "NET" and first):
+            first = subject is None
+            subject = _subject(block, subject)
         elif block.kind == "ROW":
             first = False
-            yield check_row(head, block, network)
+            yield check_row(subject, block)
         else:
             raise UnusableError(f"expected rows after the head and the network, got a block of kind {block.kind!r}")
 
 
-def _network(block: Block, head: Head) -> Network | str:
-    """The network, or what is not supported of it."""
+def _subject(block: Block, head: Subject | None) -> Subject:
+    """The head of a first block; of a second one, the network before this head."""
+    fields = block.fields
+    known = [fields.get("format"), fields.get("version")] == [proof_file.FORMAT, proof_file.VERSION]
+    if head is None and not (block.kind == "HEAD" and known):
+        raise UnusableError(f"expected a proof file of version {proof_file.VERSION}, got something else")
     try:
-        network = network_of(block, head.norm)
+        if head is None:
+            return _head(block)
+        network = None if head.missing else network_of(block, head.features_norm)
+        if network is not None and network.steps[-1].outputs != len(head.polynomials[0].sizes):
+            raise ValueError("another number of features than the head's")
+        table = affine_map(network) if network is not None and network.units else None
+        return replace(head, network=network, table=table, model=block.digest)
     except UnsupportedError as error:
-        return str(error)
-    if network.steps[-1].outputs != head.dim:
-        raise UnusableError(f"expected a network with {head.dim} features, got {network.steps[-1].outputs}")
-    return network
+        return Subject(block.digest, [], missing=str(error))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+        raise UnusableError(f"a {block.kind} lacks something, or has it wrong: {error}") from error
 
 
-def _head(block: Block) -> Head:
-    fields = block.fields
-    if block.kind != "HEAD" or fields.get("format") != FORMAT or fields.get("version") != VERSION:
-        raise UnusableError(
-            f"expected a {FORMAT} of version {VERSION}, got {fields.get('format')} {fields.get('version')}"
-        )
-    try:
-        sizes, classes, exponent = (
-            [int(n) + 1 for n in fields["degrees"]],
-            int(fields["classes"]),
-            int(fields["exponent"]),
-        )
-        p = parse_norm(fields["norm"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnusableError(f"the head lacks something, or has it wrong: {error}") from error
-    count = prod(sizes)
-    if not sizes or min(sizes) < 2 or classes < 2 or len(sizes) > 250:
-        raise UnusableError("expected one axis or more, of degree 1 or more, and two classes or more")
-    numbers = block.array("coefficients", classes * count)
-    nets = [net_of(numbers[k * count : (k + 1) * count], sizes, exponent) for k in range(classes)]
-    floor = exact_number(fields.get("rounding"))
-    least = (len(sizes) * (4 * (max(sizes) - 1) + 3) + 2) * ROUNDING_LAW
-    if floor is None or floor < least or any(max(map(abs, net.numbers)) > 1 << net.exponent for net in nets):
-        raise UnusableError("expected coefficients up to 1 after scaling, and a rounding that covers float64")
-    return Head(nets, p, floor)
-
-
-def check_row(head: Head, block: Block, network: Network | str | None = None) -> Verdict:
-    """Whether a row follows from its tree: the radius, and the upper end if there is one; of an image, its radius.
-
-    network: the way from images to features, or what is not supported of it.
-    """
-    fields = block.fields
-    try:
-        index, predicted = int(fields["index"]), int(fields["predicted"])
-        radius = exact_number(fields["radius"])
-        claimed = radius if network is None else exact_number(fields["image_radius"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnusableError(f"a row lacks something, or has it wrong: {error}") from error
-    if isinstance(network, str):
-        return Verdict(index, UNSUPPORTED, network, predicted, claimed)
-    if claimed == 0:
-        return Verdict(index, ACCEPTED, "a radius of 0 claims nothing", predicted, claimed)
-    if "tags" not in block.arrays:
-        return Verdict(index, UNSUPPORTED, str(fields.get("why", "no proof was written")), predicted, claimed)
-    try:
-        if not 0 <= predicted < len(head.nets):
-            raise RejectedError(f"there is no class {predicted}")
-        nodes = check_radius(head, block, predicted, radius)
-        if "witness" in block.arrays:
-            check_upper(head, block, predicted)
-        if network is not None:
-            check_image(network, block, radius, claimed)
-    except RejectedError as error:
-        return Verdict(index, REJECTED, str(error), predicted, claimed)
-    return Verdict(index, ACCEPTED, "", predicted, claimed, nodes)
-
-
-def check_image(network: Network, block: Block, radius: Fraction | None, claimed: Fraction | None) -> None:
-    """Check that the features of every image nearer than the claimed radius are points that the tree speaks of.
-
-    They are nearer than bound * claimed to the features of the image itself, which are computed exactly here and are at
-    most `off` from the point x0 of the tree: so nearer than bound * claimed + off to x0. They must lie in the cube: by
-    a clamp at the end, or because the ball around x0 does.
-    """
-    d = network.steps[-1].outputs
-    x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
-    if any(w != 1 for w in weight) or any(limits[:d]) or any(limit != 1 for limit in limits[d:]):
-        raise RejectedError("of images, weights must be 1 and the limits those of the cube")
-    features = network.value(block.array("image", network.steps[0].inputs))
-    off = norm([a - b for a, b in zip(features, x0, strict=True)], network.norm)[1]
-    if radius is not None and (claimed is None or network.bound * claimed + off > radius):
-        raise RejectedError("features of images within the radius may be further away than the tree proves")
-    if not network.stays_in_cube() and (radius is None or any(not radius <= x <= 1 - radius for x in x0)):
-        raise RejectedError("features of images within the radius may lie outside the cube")
-
-
-def check_radius(head: Head, block: Block, predicted: int, radius: Fraction | None) -> int:
-    """Check that the first box contains every point that counts, and the tree of every rival; the number of nodes.
-
-    What counts is within the limits, which are within the cube, and nearer than the radius: along each axis no further
-    than radius / weight from the sample.
-    """
-    d = head.dim
-    x0, weight, limits, box = (
-        block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d), ("box", 2 * d))
+def _head(block: Block) -> Subject:
+    """The head, and a floor that covers float64: for the laws of evaluation, see docs/proof.md."""
+    fields, kind, classes = block.fields, block.fields["head"], block.whole("classes", 2, MOST_COEFFICIENTS)
+    exponent = block.whole("exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
+    p, floor, scale = parse_norm(fields["norm"]), exact_number(fields["rounding"]), Fraction(2) ** exponent
+    if kind == "dense":
+        d = whole_number(len(fields["degrees"]), "the number of axes", 1, 250)
+        sizes = [whole_number(n, "a degree", 1, MOST_COEFFICIENTS) + 1 for n in fields["degrees"]]
+        count = prod(sizes)
+        if classes * count > MOST_COEFFICIENTS:
+            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients")
+        parts = [c / scale for c in block.exact("coefficients", classes * count)]
+        polynomials: list[Net] | list[Plane] = [net_of(parts[k * count :][:count], sizes) for k in range(classes)]
+        size, roundings, underflows = max(map(abs, parts)), d * (4 * max(sizes) - 1) + 2, d * (max(sizes) + 1)
+    elif kind == "affine":
+        d = block.whole("features", 1, MOST_COEFFICIENTS // classes)
+        weight, bias = ([c / scale for c in block.exact(*of)] for of in (("weight", classes * d), ("bias", classes)))
+        polynomials = [plane_of(weight[k * d :][:d], bias[k]) for k in range(classes)]
+        size = max(sum(map(abs, weight[k * d :][:d]), abs(bias[k])) for k in range(classes))
+        roundings = underflows = d + 2
+    else:
+        raise UnsupportedError(f"a head of kind {kind!r}")
+    needed = Fraction(202, 100) * roundings * ROUNDOFF * size + 8 * underflows / Fraction(2) ** (
+        1074 + min(exponent, 0)
     )
-    if min(weight) <= 0 or (radius is not None and radius <= 0):
+    if floor is None or floor < needed:
+        raise ValueError("expected a rounding that covers float64")
+    return Subject(block.digest, polynomials, p, floor)
+
+
+def check_row(subject: Subject, block: Block) -> Verdict:
+    """Whether a row follows from its tree: the radius, and the upper end if there is one; of inputs, their radius."""
+    fields, inputs = block.fields, "input_radius" in block.fields
+    index, predicted = block.whole("index", 0, 1 << 62), block.whole("predicted", -1, 1 << 62)
+    radius = exact_number(fields.get("radius"))
+    claimed = exact_number(fields["input_radius"]) if inputs else radius
+    found = Verdict(index, ACCEPTED, "", predicted, claimed, subject)
+    if subject.missing:
+        return replace(found, verdict=UNSUPPORTED, why=subject.missing)
+    if inputs != (subject.network is not None):
+        raise UnusableError("expected a radius of the inputs where there is a network, and nowhere else")
+    if claimed == 0:
+        return replace(found, why="a radius of 0 claims nothing")
+    if "tags" not in block.arrays:
+        return replace(found, verdict=UNSUPPORTED, why=str(fields.get("why", "no proof was written")))
+    d = len(subject.polynomials[0].sizes)
+    x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
+    claim = Claim(x0, weight, limits[:d], limits[d:], radius, subject.features_norm, subject.floor)
+    try:
+        if predicted not in range(len(subject.polynomials)):
+            raise RejectedError(f"there is no class {predicted}")
+        if subject.network is not None:
+            check_inputs(subject, subject.network, block, claim, claimed)
+        if "witness" in block.arrays or "upper" in fields:
+            check_upper(subject, block, claim, predicted)
+        return replace(found, nodes=check_radius(subject, block, claim, predicted))
+    except RejectedError as error:
+        return replace(found, verdict=REJECTED, why=str(error))
+    except UnsupportedError as error:
+        return replace(found, verdict=UNSUPPORTED, why=str(error))
+
+
+def check_inputs(subject: Subject, network: Network, block: Block, claim: Claim, claimed: Fraction | None) -> None:
+    """Check that the features of every input nearer than the claimed radius are points that the tree speaks of.
+
+    They are nearer than bound * claimed to the features of the input itself, which are computed exactly here and are at
+    most `off` from the point x0 of the tree: so nearer than bound * claimed + off to x0. They must lie in the cube: by
+    a clamp at the end, or because the claim around x0 does. Of a table they must also be within the limits of the tree
+    whenever the columns are within theirs.
+    """
+    count, radius = network.steps[0].inputs, claim.radius
+    bound, possible = network.bound, [(Fraction(0), Fraction(1))] * len(claim.x0)
+    if subject.table is None and any(w != 1 for w in claim.weight):
+        raise RejectedError("of images, weights must be 1")
+    if subject.table is not None:
+        matrix, start = subject.table
+        ends = block.exact("columns", 2 * count)
+        bound = matrix_bound(matrix, claim.weight, network.units, network.norm, claim.norm)
+        possible = possible_features(matrix, start, ends[:count], ends[count:])
+    for j, (least, greatest) in enumerate(possible):
+        if claim.low[j] > least or claim.high[j] < greatest:
+            raise RejectedError(f"the limits leave out features that inputs may have, along axis {j}")
+    features = network.value(block.exact("input", count))
+    off = norm([w * (a - b) for w, a, b in zip(claim.weight, features, claim.x0, strict=True)], subject.features_norm)[
+        1
+    ]
+    if radius is not None:
+        moved = Fraction(0) if bound == 0 else None if claimed is None else bound * claimed
+        if moved is None or moved + off > radius:
+            raise RejectedError("features of inputs within the radius may be further away than the tree proves")
+    if not network.stays_in_cube() and (radius is None or any(not radius <= x <= 1 - radius for x in claim.x0)):
+        raise RejectedError("features of inputs within the radius may lie outside the cube")
+
+
+def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -> int:
+    """Check that the first box contains every point of the claim, and the tree of every rival; the number of nodes.
+
+    The limits are within the cube, and along each axis no point is further than radius / weight from the sample.
+    """
+    d, radius, polynomials = len(claim.x0), claim.radius, subject.polynomials
+    box, tags, hints = block.exact("box", 2 * d), block.array("tags"), iter(block.array("hints"))
+    if min(claim.weight) <= 0 or (radius is not None and radius <= 0):
         raise RejectedError("weights and the radius must be above 0")
-    for j in range(d):
-        low, high, least, greatest = box[j], box[d + j], limits[j], limits[d + j]
+    if any(corner.denominator > FINEST for corner in box) or not isinstance(tags, bytes):
+        raise RejectedError("corners of the first box must be multiples of 2^-128, and tags bytes")
+    centre: Vector = []
+    half: Vector = []
+    for low, high, least, greatest, x, w in zip(
+        box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True
+    ):
         if not (0 <= least <= greatest <= 1 and 0 <= low < high <= 1):
-            raise RejectedError(f"the box and the limits must be within [0, 1], those of axis {j} are not")
-        reach = None if radius is None else radius / weight[j]
-        if low > (least if reach is None else max(least, x0[j] - reach)):
-            raise RejectedError(f"the first box leaves out points that count, below it along axis {j}")
-        if high < (greatest if reach is None else min(greatest, x0[j] + reach)):
-            raise RejectedError(f"the first box leaves out points that count, above it along axis {j}")
-    claim = Claim(x0, weight, radius, head.norm, head.floor)
-    centre = [w * ((low + high) / 2 - x) for w, low, high, x in zip(weight, box, box[d:], x0, strict=False)]
-    half = [w * (high - low) / 2 for w, low, high in zip(weight, box, box[d:], strict=False)]
-    on_box = [_restricted(net, box[:d], box[d:]) for net in head.nets]
-    tags, hints, nodes = iter([int(tag) for tag in block.array("tags")]), Hints(block.array("hints")), 0
-    for rival, net in enumerate(on_box):
+            raise RejectedError("the first box and the limits must be within the cube, and in order")
+        if radius is not None:
+            least, greatest = max(least, x - radius / w), min(greatest, x + radius / w)
+        if low > least or high < greatest:
+            raise RejectedError(f"the first box leaves out points that count, along axis {len(half)}")
+        centre.append(w * ((low + high) / 2 - x))
+        half.append(w * (high - low) / 2)
+    left, nodes = iter(tags), 0
+    for rival in range(len(polynomials)):
         if rival != predicted:
-            start = Box(centre, half, on_box[predicted].minus(net))
-            nodes += check_tree(start, claim, tags, hints, f"rival {rival}")
-    if next(tags, None) is not None or hints.used != len(hints.numbers):
+            margin = polynomials[predicted].minus(polynomials[rival])  # type: ignore[arg-type]
+            start = Box(centre, half, margin.on(box[:d], box[d:]))
+            nodes += check_tree(start, claim, left, hints, f"rival {rival}")
+    if next(left, None) is not None or next(hints, None) is not None:
         raise RejectedError("something is left over after the trees of all rivals")
     return nodes
 
 
-def _restricted(net: Net, low: Sequence[Fraction], high: Sequence[Fraction]) -> Net:
-    for axis, (a, b) in enumerate(zip(low, high, strict=True)):
-        net = net.within(axis, a, b)
-    return net
-
-
-def check_upper(head: Head, block: Block, predicted: int) -> None:
+def check_upper(subject: Subject, block: Block, claim: Claim, predicted: int) -> None:
     """Check that the witness counts, is at most `upper` away, and that a rival is above the predicted class there."""
-    d, upper = head.dim, exact_number(block.fields.get("upper"))
-    witness, x0, weight, limits = (
-        block.exact(name, n) for name, n in (("witness", d), ("x0", d), ("weight", d), ("limits", 2 * d))
-    )
-    if any(not low <= x <= high for x, low, high in zip(witness, limits, limits[d:], strict=False)):
-        raise RejectedError("the witness is not within the limits")
-    away = [w * (x - y) for w, x, y in zip(weight, witness, x0, strict=True)]
-    if upper is None or norm(away, head.norm)[0] > upper:
+    upper, witness = exact_number(block.fields.get("upper")), block.exact("witness", len(claim.x0))
+    rival = block.whole("rival", 0, len(subject.polynomials) - 1)
+    inside = [low <= x <= high for x, low, high in zip(witness, claim.low, claim.high, strict=True)]
+    if not all(inside) or any(x.denominator > FINEST for x in witness):
+        raise RejectedError("the witness is not within the limits, or not a multiple of 2^-128")
+    away = [w * (x - y) for w, x, y in zip(claim.weight, witness, claim.x0, strict=True)]
+    if upper is None or norm(away, claim.norm)[1] > upper:
         raise RejectedError("the witness is further away than the upper end")
-    rival = block.fields.get("rival")
-    if not isinstance(rival, int) or not 0 <= rival < len(head.nets) or rival == predicted:
-        raise RejectedError(f"the witness names no rival, but {rival!r}")
-    if head.nets[rival].value(witness) <= head.nets[predicted].value(witness):
+    values = [subject.polynomials[k].on(witness, witness).least() for k in (predicted, rival)]
+    if values[1] <= values[0]:
         raise RejectedError("the witness has the predicted class")

@@ -10,11 +10,20 @@ BITS = 96
 """Roots are enclosed to 2^-96 of the largest entry."""
 
 
+MOST = 64
+"""A p is a ratio of whole numbers up to this, so that powers stay short."""
+
+
 def parse_norm(text: str) -> Fraction | None:
-    """ "2", "3/2", "1.5", "inf"."""
-    p = None if text == "inf" else Fraction(text)
-    if p is not None and p < 1:
-        raise ValueError(f"a p-norm has p >= 1, this has {text}")
+    """ "2", "3/2", "inf"; any other text is a ValueError."""
+    if text == "inf":
+        return None
+    above, _, below = text.partition("/")
+    if not all(part.isascii() and part.isdecimal() and len(part) <= 2 for part in (above, below or "1")):
+        raise ValueError(f"expected the p of a norm as inf, 2 or 3/2, got {text[:20]!r}")
+    p = Fraction(int(above), int(below or "1"))
+    if p < 1 or p.numerator > MOST:
+        raise ValueError(f"expected p from 1 to {MOST}, got {text}")
     return p
 
 
@@ -29,8 +38,6 @@ def square_weights_norm(p: Fraction | None) -> Fraction | None:
     """The s for which |w|_s <= 1, w >= 0, implies sum w_j t_j^2 <= |t|_p^2, for p >= 2: Hoelder, s = p / (p - 2)."""
     if p is None:
         return Fraction(1)
-    if p < 2:
-        raise ValueError("weighted squares bound p-norms with p >= 2 only")
     return None if p == 2 else p / (p - 2)
 
 

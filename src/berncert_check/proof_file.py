@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 FORMAT, VERSION = "berncert-proof", 1
-CODES = {"f8": ("d", 8), "f4": ("f", 4), "u1": ("B", 1)}
-LARGEST_BLOCK = 1 << 31
+KINDS = {b"HEAD": "HEAD", b"NET ": "NET", b"ROW ": "ROW", b"END ": "END"}
+TYPES = {"f8": ("d", 8), "f4": ("f", 4), "u1": ("B", 1)}
+LARGEST_BLOCK = 1 << 27
+"""Bytes; what a block says of itself is never believed before it is seen that the file has as much."""
 
 
 class UnusableError(Exception):
     """The file is not a whole proof file: cut off, changed, foreign, or of another version."""
+
+
+class UnsupportedError(Exception):
+    """The file speaks of something that this checker knows no rule for."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,11 @@ class Block:
 
     kind: str
     fields: dict[str, Any]
-    arrays: dict[str, tuple[float, ...]]
+    arrays: dict[str, Sequence[float]]
+    digest: str = ""
+    """The checksum of this block and all before it."""
 
-    def array(self, name: str, count: int | None = None) -> tuple[float, ...]:
+    def array(self, name: str, count: int | None = None) -> Sequence[float]:
         """An array that must be there, with so many numbers."""
         values = self.arrays.get(name)
         if values is None or (count is not None and len(values) != count):
@@ -37,11 +45,15 @@ class Block:
         return values
 
     def exact(self, name: str, count: int) -> list[Fraction]:
-        """The same as rationals."""
+        """The same as rationals: every finite float is one."""
         try:
             return [Fraction(value) for value in self.array(name, count)]
         except (ValueError, OverflowError) as error:
             raise UnusableError(f"expected finite numbers as {name!r}") from error
+
+    def whole(self, name: str, least: int, most: int) -> int:
+        """A field that must be a whole number within these limits."""
+        return whole_number(self.fields.get(name), name, least, most)
 
 
 def read_blocks(path: Path) -> Iterator[Block]:
@@ -51,52 +63,77 @@ def read_blocks(path: Path) -> Iterator[Block]:
     the block before (32 zero bytes for the first), the kind, the length and the content. The last block is of kind END
     and says how many rows there are.
     """
-    digest, rows = bytes(32), 0
+    digest, rows, left = bytes(32), 0, path.stat().st_size
     with path.open("rb") as file:
         while True:
             head = file.read(12)
-            if len(head) < 12:
-                raise UnusableError("the file is cut off: its last block is missing")
-            length = struct.unpack("<Q", head[4:])[0]
-            content = file.read(length) if length <= LARGEST_BLOCK else b""
+            length = int.from_bytes(head[4:], "little")
+            left -= 12 + length + 32
+            if len(head) < 12 or left < 0 or length > LARGEST_BLOCK:
+                raise UnusableError(f"the file is cut off, or has a block of more than {LARGEST_BLOCK} bytes")
+            content = file.read(length)
             digest = hashlib.sha256(digest + head + content).digest()
-            if len(content) < length or file.read(32) != digest:
+            if file.read(32) != digest:
                 raise UnusableError(f"the checksum of a block of kind {head[:4]!r} is not that of its bytes")
-            block = _parsed(head[:4], content)
+            block = _parsed(head[:4], content, digest.hex())
             rows += block.kind == "ROW"
             if block.kind == "END":
-                if block.fields.get("rows") != rows or file.read(1):
-                    raise UnusableError(
-                        f"expected an end after {block.fields.get('rows')} rows, got {rows} rows or more"
-                    )
+                if block.whole("rows", 0, 1 << 62) != rows or left:
+                    raise UnusableError(f"expected an end after {block.fields['rows']} rows, got {rows} rows or more")
                 return
             yield block
 
 
-def _parsed(kind: bytes, content: bytes) -> Block:
+def _parsed(kind: bytes, content: bytes, digest: str) -> Block:
     """Content: the length of a JSON text as 4 bytes, the text, and the arrays that it lists, [name, type, count]."""
     try:
-        (length,) = struct.unpack_from("<I", content)
-        fields = json.loads(content[4 : 4 + length])
-        arrays, at = {}, 4 + length
-        for name, code, count in fields.pop("arrays", []):
-            letter, size = CODES[code]
-            arrays[name] = struct.unpack_from(f"<{count}{letter}", content, at)
-            at += size * count
+        length = int.from_bytes(content[:4], "little")
+        fields = JSON.decode(content[4 : 4 + length].decode())
+        arrays: dict[str, Sequence[float]] = {}
+        at = 4 + length
+        for name, code, count in fields.pop("arrays"):
+            letter, size = TYPES[code]
+            end = at + size * whole_number(count, "the length of an array", 0, LARGEST_BLOCK)
+            if name in arrays or not isinstance(name, str) or end > len(content):
+                raise ValueError("an array that is there twice, or cut off")
+            arrays[name] = content[at:end] if code == "u1" else struct.unpack(f"<{count}{letter}", content[at:end])
+            at = end
         if at != len(content):
-            raise UnusableError(f"expected {at} bytes in a block, got {len(content)}")
-        return Block(kind.decode().strip(), fields, arrays)
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"expected {at} bytes, got {len(content)}")
+        return Block(KINDS[kind], fields, arrays, digest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnusableError(f"a block of kind {kind!r} cannot be read: {error}") from error
+
+
+def _refused(text: str) -> None:
+    raise ValueError(f"expected floats in hexadecimal, as text, got {text}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a name that is there twice")
+    return dict(pairs)
+
+
+JSON = json.JSONDecoder(parse_float=_refused, parse_constant=_refused, object_pairs_hook=_unique)
+
+
+def whole_number(value: Any, name: str, least: int, most: int) -> int:
+    """The value, if it is a whole number within these limits."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UnusableError(f"expected a whole number from {least} to {most} as {name}, got {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:80] if isinstance(value, int | str) else type(value).__name__
 
 
 def exact_number(text: Any) -> Fraction | None:
     """A float written in hexadecimal, as it is exactly; None for "inf"."""
-    if not isinstance(text, str):
-        raise UnusableError(f"expected a float in hexadecimal, got {text!r}")
     if text == "inf":
         return None
     try:
         return Fraction(float.fromhex(text))
-    except (ValueError, OverflowError) as error:
-        raise UnusableError(f"expected a float in hexadecimal, got {text!r}") from error
+    except (ValueError, OverflowError, TypeError) as error:
+        raise UnusableError(f"expected a float in hexadecimal, got {_shown(text)}") from error

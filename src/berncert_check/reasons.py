@@ -6,14 +6,16 @@ is {x : t = w (x - x0) = centre + half y, y in [-1, 1]^d}. Each reason below exc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
-from berncert_check.bernstein import Net
+from berncert_check.bernstein import Net, Plane
 from berncert_check.norms import dual, norm, square_weights_norm
 
-POSITIVE, FAR, PLANE, AFFINE, QUADRATIC = 251, 252, 253, 254, 255
+DEEPEST = 200
+"""Each halving makes numbers longer: no box of a tree is halved more often than this."""
 
 
 class RejectedError(Exception):
@@ -22,10 +24,12 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """No counterexample within the radius (None: at any distance) in the p-norm of weight * (x - x0)."""
+    """No counterexample within the limits and the radius (None: at any distance), in the p-norm of weight (x - x0)."""
 
     x0: list[Fraction]
     weight: list[Fraction]
+    low: list[Fraction]
+    high: list[Fraction]
     radius: Fraction | None
     norm: Fraction | None
     floor: Fraction
@@ -37,29 +41,32 @@ class Box:
 
     centre: list[Fraction]
     half: list[Fraction]
-    margin: Net
+    margin: Net | Plane
+    depth: int = 0
+    """How often the first box was halved to get here."""
 
     def halves(self, axis: int) -> tuple[Box, Box]:
         """The two halves along an axis: together they are the box."""
         half = [h / 2 if j == axis else h for j, h in enumerate(self.half)]
-        ends = zip((-1, 1), self.margin.halves(axis), strict=True)
-        low, high = (
-            Box([c + way * half[j] if j == axis else c for j, c in enumerate(self.centre)], half, margin)
-            for way, margin in ends
-        )
-        return low, high
+        below, above = self.margin.halves(axis)
+
+        def part(way: int, margin: Net | Plane) -> Box:
+            centre = [c + way * half[j] if j == axis else c for j, c in enumerate(self.centre)]
+            return Box(centre, half, margin, self.depth + 1)
+
+        return part(-1, below), part(1, above)
 
 
-def is_positive(box: Box, claim: Claim) -> bool:
-    """POSITIVE: all coefficients of the margin are above the floor.
+def positive(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+    """All coefficients of the margin are above the floor.
 
     The margin on the box is a weighted mean of its coefficients, so it is above the floor everywhere.
     """
     return box.margin.least() > claim.floor
 
 
-def is_far(box: Box, claim: Claim) -> bool:
-    """FAR: the point of the box nearest to the sample is at a distance of at least the radius.
+def far(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+    """The point of the box nearest to the sample is at a distance of at least the radius.
 
     Along each axis no point of the box is closer than max(0, |centre| - half), and a p-norm grows with each magnitude.
     """
@@ -67,13 +74,18 @@ def is_far(box: Box, claim: Claim) -> bool:
     return claim.radius is not None and norm(nearest, claim.norm)[0] >= claim.radius
 
 
-def is_above_plane(box: Box, claim: Claim, slope: list[Fraction]) -> bool:
-    """PLANE: slope . y + gap is at most the margin, and above the floor at its least corner."""
+def plane(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+    """The affine function slope . y + gap is above the floor at its least corner.
+
+    It is at most the margin everywhere on the box (see `gap`), and its least value over y in [-1, 1]^d is gap less the
+    magnitudes of its slopes. So the margin is above the floor everywhere.
+    """
+    slope = take(hints, len(box.half))
     return box.margin.gap(slope, {}) - sum(map(abs, slope)) > claim.floor
 
 
-def is_beyond_plane(box: Box, claim: Claim, slope: list[Fraction], z: list[Fraction], multiplier: Fraction) -> bool:
-    """AFFINE: for a vector z, not 0, and a multiplier >= 0,
+def affine(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+    """For a vector z, not 0, and a multiplier >= 0,
 
         z . t + multiplier (slope . y + gap - floor) >= radius |z|_q  on the whole box, 1/p + 1/q = 1.
 
@@ -81,6 +93,8 @@ def is_beyond_plane(box: Box, claim: Claim, slope: list[Fraction], z: list[Fract
     counterexample slope . y + gap <= margin <= floor, so the left side is at most z . t, which is at most |z|_q |t|_p
     (Hoelder) and hence below radius |z|_q: a contradiction.
     """
+    d = len(box.half)
+    slope, z, (multiplier,) = take(hints, d), take(hints, d), take(hints, 1)
     if claim.radius is None or multiplier < 0 or not any(z):
         return False
     least = multiplier * (box.margin.gap(slope, {}) - claim.floor)
@@ -89,102 +103,75 @@ def is_beyond_plane(box: Box, claim: Claim, slope: list[Fraction], z: list[Fract
     return least >= claim.radius * norm(z, dual(claim.norm))[1]
 
 
-def is_beyond_quadratic(
-    box: Box, claim: Claim, slope: list[Fraction], curvature: dict[tuple[int, int], Fraction], multiplier: Fraction,
-    at: list[Fraction], weights: list[Fraction],
-) -> bool:  # fmt: skip
-    """QUADRATIC: for weights >= 0 of squares with sum weights_j t_j^2 <= |t|_p^2 and a multiplier >= 0,
+def quadratic(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+    """For p >= 2, weights >= 0 of squares with sum weights_j t_j^2 <= |t|_p^2 and a multiplier >= 0,
 
         P(y) = sum weights_j t_j^2 + multiplier (Q(y) + gap - floor) >= radius^2  on the whole box,
 
     Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j. At a counterexample Q + gap <= margin <= floor, so P
-    is at most |t|_p^2 and hence below radius^2: a contradiction.
+    is at most |t|_p^2 and hence below radius^2: a contradiction. Q has no square on an axis of degree 1, where the
+    margin has none, and no curvature at all for an affine margin.
 
     P is a quadratic form with a symmetric matrix. Adding shift_j (y_j^2 - 1), which is <= 0 on the box, with shifts
     that make each diagonal entry at least the sum of the magnitudes beside it, makes it convex (a symmetric diagonally
     dominant matrix has no negative eigenvalue). A convex function is above its tangent at any point `at`, and the least
-    value of the tangent over the box is found as in AFFINE.
+    value of the tangent over the box is found as in `affine`.
     """
-    if claim.radius is None or multiplier < 0 or min(weights) < 0:
+    d, margin = len(box.half), box.margin
+    slope, curvature = take(hints, d), {(i, j): take(hints, 1)[0] for j in range(d) for i in range(j + 1)}
+    (multiplier,), at = take(hints, 1), take(hints, d)
+    weights = [Fraction(1)] * d if claim.norm == 2 else take(hints, d)
+    if claim.radius is None or multiplier < 0 or min(weights) < 0 or (claim.norm is not None and claim.norm < 2):
         return False
-    if norm(weights, square_weights_norm(claim.norm))[1] > 1:
+    bent = [
+        value for (i, j), value in curvature.items() if isinstance(margin, Plane) or (i == j and margin.sizes[j] < 3)
+    ]
+    if any(bent) or norm(weights, square_weights_norm(claim.norm))[1] > 1:
         return False
-    d = len(slope)
-    if any(curvature.get((j, j)) and box.margin.sizes[j] < 3 for j in range(d)):
-        return False  # no such coefficient: a margin of degree 1 along an axis has no square
-    constant = multiplier * (box.margin.gap(slope, curvature) - claim.floor)
-    linear, matrix = [], [[Fraction(0)] * d for _ in range(d)]
+    least = multiplier * (margin.gap(slope, curvature) - claim.floor)
+    matrix = [[multiplier * curvature[min(i, j), max(i, j)] / (1 if i == j else 2) for i in range(d)] for j in range(d)]
+    linear = [multiplier * s for s in slope]
     for j, (w, c, h) in enumerate(zip(weights, box.centre, box.half, strict=True)):
-        constant += w * c * c
-        linear.append(2 * w * c * h + multiplier * slope[j])
-        matrix[j][j] = w * h * h
-    for (i, j), value in curvature.items():
-        matrix[i][j] += multiplier * value / (1 if i == j else 2)
-        if i != j:
-            matrix[j][i] = matrix[i][j]
-    for j in range(d):
-        shift = max(Fraction(0), sum(abs(matrix[i][j]) for i in range(d) if i != j) - matrix[j][j])
+        least += w * c * c
+        linear[j] += 2 * w * c * h
+        matrix[j][j] += w * h * h
+        shift = max(Fraction(0), sum(map(abs, matrix[j])) - abs(matrix[j][j]) - matrix[j][j])
         matrix[j][j] += shift
-        constant -= shift
-    least = constant
+        least -= shift
     for j in range(d):
         along = sum((matrix[i][j] * at[i] for i in range(d)), Fraction(0))
         least -= at[j] * along + abs(linear[j] + 2 * along)  # P(at) - gradient . at - sum of |gradient_j|
     return least >= claim.radius**2
 
 
-def check_tree(box: Box, claim: Claim, tags: Iterator[int], hints: Hints, name: str) -> int:
+RULES = {251: positive, 252: far, 253: plane, 254: affine, 255: quadratic}
+
+
+def check_tree(box: Box, claim: Claim, tags: Iterator[int], hints: Iterator[float], name: str) -> int:
     """Check the tree of one rival, whose nodes stand in preorder, lower half first; the number of its nodes.
 
     A tag below 251 halves the box along that axis: what is excluded in both halves is excluded in the box.
     """
-    d, open_boxes, nodes = len(claim.x0), [box], 0
+    open_boxes, nodes = [box], 0
     while open_boxes:
-        box = open_boxes.pop()
-        tag = next(tags, None)
-        nodes += 1
-        if tag is None:
-            raise RejectedError(f"{name}: the tree ends before node {nodes}")
-        if tag < d:
+        box, tag, nodes = open_boxes.pop(), next(tags, -1), nodes + 1
+        if tag in range(min(len(box.half), min(RULES))):
+            if box.depth >= DEEPEST:
+                raise RejectedError(f"{name}: node {nodes} is deeper than {DEEPEST}")
             open_boxes.extend(reversed(box.halves(tag)))
-        elif not _excluded(box, claim, tag, hints, d):
-            raise RejectedError(f"{name}: the reason {tag} of node {nodes} does not hold")
+        elif tag not in RULES:
+            raise RejectedError(f"{name}: node {nodes} is neither halved nor has a reason")
+        elif not RULES[tag](box, claim, hints):
+            raise RejectedError(f"{name}: the reason {RULES[tag].__name__} of node {nodes} does not hold")
     return nodes
 
 
-def _excluded(box: Box, claim: Claim, tag: int, hints: Hints, d: int) -> bool:
-    if tag == POSITIVE:
-        return is_positive(box, claim)
-    if tag == FAR:
-        return is_far(box, claim)
-    if tag == PLANE:
-        return is_above_plane(box, claim, hints.take(d))
-    if tag == AFFINE:
-        return is_beyond_plane(box, claim, hints.take(d), hints.take(d), hints.take(1)[0])
-    if tag == QUADRATIC:
-        if claim.norm is not None and claim.norm < 2:
-            return False
-        slope = hints.take(d)
-        curvature = {(i, j): hints.take(1)[0] for j in range(d) for i in range(j + 1)}
-        multiplier, at = hints.take(1)[0], hints.take(d)
-        weights = [Fraction(1)] * d if claim.norm == 2 else hints.take(d)
-        return is_beyond_quadratic(box, claim, slope, curvature, multiplier, at, weights)
-    raise RejectedError(f"a tag of {tag}, which is neither one of the {d} axes nor a reason")
-
-
-class Hints:
-    """Numbers that the reasons take, one after the other. Any number is allowed: a bad one only proves nothing."""
-
-    def __init__(self, numbers: Sequence[float]) -> None:
-        self.numbers, self.used = numbers, 0
-
-    def take(self, count: int) -> list[Fraction]:
-        """The next numbers."""
-        part = self.numbers[self.used : self.used + count]
-        if len(part) < count:
-            raise RejectedError("the hints end before the tree does")
-        self.used += count
-        try:
-            return [Fraction(number) for number in part]
-        except (ValueError, OverflowError) as error:
-            raise RejectedError("a hint that is not a finite number") from error
+def take(hints: Iterator[float], count: int) -> list[Fraction]:
+    """The next hints. Any numbers are allowed: bad ones only prove nothing."""
+    try:
+        part = [Fraction(number) for number in islice(hints, count)]
+    except (ValueError, OverflowError) as error:
+        raise RejectedError("a hint that is not a finite number") from error
+    if len(part) < count:
+        raise RejectedError("the hints end before the tree does")
+    return part

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from typing import Any, overload
 
@@ -16,15 +17,16 @@ from berncert.certification.classifier import Classifier
 from berncert.certification.feature_space import certify_features
 from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
 from berncert.certification.methods import Batch, Exact
-from berncert.certification.network_proof import network_proof
+from berncert.certification.network_proof import NetworkProof, network_proof
 from berncert.certification.prepared_model import PreparedModel
-from berncert.certification.proof_file import ImageRows, proof_file, with_proofs
+from berncert.certification.proof_file import Block, block, proof_file
+from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.norm_gains import SMALLEST, conversion
 from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.foundation.arrays import Floats
-from berncert.polynomial import PolynomialHead, SmoothedHead
+from berncert.polynomial import PolynomialHead
 
 LARGEST = {dtype: torch.finfo(dtype).max / 64 for dtype in (torch.float64, torch.float32)}
 """Some functions compute several times x on the way."""
@@ -115,49 +117,38 @@ def certify(
     """
     name = str(dtype).removeprefix("torch.")
     method = Exact(
-        norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name
-    )
+        norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name,
+        proof=proof is not None,
+    )  # fmt: skip
     if not isinstance(model, PolynomialHead) and any(option is not None for option in (weights, lower, upper)):
         raise ValueError(
             "expected weights, lower and upper with a SmoothedHead and features, got them with a Classifier and "
             "images; certify model.head on model.extractor(images) to use them"
         )
-    if proof is not None:
-        return certify_with_proof(proof, model, inputs, method, weights, lower, upper, threads, progress, batch_size)
-    if isinstance(model, PolynomialHead):
-        return certify_features(
-            model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
-        )
-    images = checked_images(inputs)
-    prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
-    return prove(Batch(images))
-
-
-def certify_with_proof(
-    path: str | PathLike[str], model: Any, inputs: Any, method: Exact, weights: Any, lower: Any, upper: Any,
-    threads: int | None, progress: bool | None, batch_size: int,
-) -> Certificates | ImageCertificates:  # fmt: skip
-    """The certificates of these inputs, with their proofs written to a file."""
-    head = model.head if isinstance(model, Classifier) else model
-    if not isinstance(head, SmoothedHead):
-        raise TypeError(
-            f"expected a SmoothedHead, or a Classifier with one, with proof=, got {type(head).__name__}; proofs of "
-            "other heads are not written yet"
-        )
-    if method.radius is not None:
-        raise ValueError("expected either proof or radius, got both; leave radius out: the file says how far is proven")
-    if isinstance(model, Classifier):
+    if not isinstance(model, PolynomialHead):
         images = checked_images(inputs)
         prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
-        return prove.with_proof(path, images)
+        return prove(Batch(images)) if proof is None else _write_image_proofs(proof, prove, images)
+    recorder = Recorder(model, norm) if proof is not None else None  # an error before any work
     found = certify_features(
-        head, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
+        model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
     )
-    x = checked_features(head, inputs)
-    low, high = checked_box(lower, upper, x.shape)
-    weight = None if weights is None else checked_weights(weights, x.shape)
-    with proof_file(path, head, method.norm) as file:
-        return with_proofs(file, head, x, found, method.norm, weights=weight, lower=low, upper=high, progress=progress)
+    if proof is None or recorder is None:
+        return found
+    x = checked_features(model, inputs)
+    weight = np.ones_like(x) if weights is None else checked_weights(weights, x.shape)
+    with proof_file(proof, [recorder.opening()]) as file:
+        asked = Question(x, weight, *checked_box(lower, upper, x.shape))
+        found, _, blocks = recorder.rows(asked, found, progress=progress)
+        file.append(blocks)
+    return found
+
+
+def _write_image_proofs(path: str | PathLike[str], prove: ImageProver, images: Tensor) -> ImageCertificates:
+    with proof_file(path, prove.opening()) as file:
+        found, blocks = prove.with_proofs(Batch(images))
+        file.append(blocks)
+    return found
 
 
 class ImageProver(PreparedModel):
@@ -180,6 +171,8 @@ class ImageProver(PreparedModel):
     def __call__(self, batch: Batch) -> ImageCertificates:
         """One proven statement for each image: by the route that gives it most."""
         images = checked_images(batch.images)
+        if self.method.proof:
+            return self.with_proofs(batch)[0]
         features, sizes = self.features(images), _sizes(images)
         best: ImageCertificates | None = None
         for q in self.routes():
@@ -188,19 +181,34 @@ class ImageProver(PreparedModel):
         assert best is not None
         return best
 
-    def with_proof(self, path: str | PathLike[str], images: Tensor) -> ImageCertificates:
-        """The same, with a file of proofs: by the way through the network in the norm of the pixels all along."""
-        assert isinstance(self.head, SmoothedHead)
-        network = network_proof(self.extractor, self.norm)
-        with proof_file(path, self.head, self.norm, network) as file:
-            found = self._by_route(self.features(images), _sizes(images), self.norm)
-            pixels = images.flatten(1).double().cpu().numpy()
-            rows = ImageRows(pixels, found.radius.copy(), found.extraction_error, network.bound)
-            inner = with_proofs(
-                file, self.head, found.features, replace(found.in_features, radius=found.feature_radius), self.norm,
-                images=rows, progress=self.progress,
-            )  # fmt: skip
-        return replace(found, radius=rows.radius, feature_radius=inner.radius)
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Of the head."""
+        assert isinstance(self.head, PolynomialHead)
+        return Recorder(self.head, self.norm)
+
+    @cached_property
+    def network(self) -> NetworkProof:
+        """The extractor, as a proof file holds it."""
+        return network_proof(self.extractor, self.norm)
+
+    def opening(self, about: Mapping[str, str] | None = None) -> list[Block]:
+        """The first blocks of a file of proofs."""
+        return [self.recorder.opening(about), block("NET", self.network.fields, **self.network.arrays)]
+
+    def with_proofs(self, batch: Batch) -> tuple[ImageCertificates, list[Block]]:
+        """The certificates and their proofs: by the way through the network in the norm of the pixels all along."""
+        images = checked_images(batch.images)
+        found = self._by_route(self.features(images), _sizes(images), self.norm)
+        pixels = images.flatten(1).double().cpu().numpy()
+        inputs = Inputs(pixels, found.radius, found.extraction_error, self.network.bound)
+        x = found.features
+        inner, radius, blocks = self.recorder.rows(
+            Question(x, np.ones_like(x), np.zeros_like(x), np.ones_like(x)),
+            replace(found.in_features, radius=found.feature_radius), numbers=batch.numbers, inputs=inputs,
+            progress=self.progress,
+        )  # fmt: skip
+        return replace(found, radius=radius, feature_radius=inner.radius), blocks
 
     def _by_route(self, features: Floats, sizes: Floats, q: float) -> ImageCertificates:
         """What a proof in feature space, in norm q, says about images of these sizes (norm_2).

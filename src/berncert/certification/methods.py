@@ -97,6 +97,14 @@ class Exact(Method):
     max_seconds: float | None = setting(None, "seconds of the search for one input", above=0)
     radius: float | None = setting(None, "decide at this radius only, which is faster", above=0)
     dtype: str = setting("float64", "arithmetic of the extraction", choices=("float64", "float32"))
+    proof: bool = setting(False, "write proofs that berncert-check checks; radii are lowered to what they prove")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.proof and self.radius is not None:
+            raise ValueError(
+                "expected either proof or radius, got both; leave radius out: the file says how far is proven"
+            )
 
     def prepare(self, model: Classifier, input_shape: Sequence[int], **execution: Any) -> Callable[[Batch], Rows]:
         from berncert.certification.exact import ImageProver

@@ -31,6 +31,10 @@ MOST_ENTRIES = 2**22
 """A convolution is written out as a matrix up to this size."""
 ROOMS = (2.0**-36, 2.0**-30, 2.0**-24, 2.0**-18)
 """By how much the square of a norm is raised, relatively, until a factor of the rest is found."""
+MOST = 64
+"""Of the two numbers whose ratio is p: a checker compares powers."""
+SPREAD = 1 + 2.0**-20
+"""Room in the bound of a network: another machine may find other witnesses, whose last bits differ."""
 GRID = 2.0**44
 """Factors are rounded to multiples of 1 / GRID, so that a checker has short numbers."""
 
@@ -49,8 +53,16 @@ class NetworkProof:
 
 
 def norm_text(norm: float) -> str:
-    """The p of a norm, exactly."""
-    return "inf" if norm == math.inf else str(Fraction(norm))
+    """The p of a norm as a ratio of small whole numbers; raises a ValueError where it is none."""
+    if norm == math.inf:
+        return "inf"
+    p = Fraction(norm).limit_denominator(MOST)
+    if float(p) != norm or p.numerator > MOST:
+        raise ValueError(
+            f"expected a norm that is a ratio of whole numbers up to {MOST} with proof, such as 2, 1.5 or 7/3, got "
+            f"{norm!r}; certify without proof, or choose another norm"
+        )
+    return str(p)
 
 
 def network_proof(network: FrozenNetwork, norm: float) -> NetworkProof:
@@ -78,7 +90,8 @@ def network_proof(network: FrozenNetwork, norm: float) -> NetworkProof:
     if not steps:
         steps.append({"kind": "clamp", "low": None, "high": None})
     inputs = math.prod(network.input_shape)
-    return NetworkProof({"norm": norm_text(norm), "inputs": inputs, "steps": steps}, arrays, bound)
+    fields = {"norm": norm_text(norm), "arithmetic": "real", "inputs": inputs, "steps": steps}
+    return NetworkProof(fields, arrays, bound * SPREAD)
 
 
 def _linear(operation: Any, shape: Shape, norm: float) -> Written:
@@ -149,7 +162,8 @@ def _constant(operation: Any, shape: Shape, norm: float) -> Written:
 
 
 def _clamp(operation: Any, shape: Shape, norm: float) -> Written:
-    low, high = (None if end is None else float(end).hex() for end in (operation.low, operation.high))
+    ends = [None if end is None or math.isinf(end) else float(end) for end in (operation.low, operation.high)]
+    low, high = (None if end is None else end.hex() for end in ends)
     return {"kind": "clamp", "low": low, "high": high}, {}, 1.0
 
 

@@ -205,6 +205,40 @@ def reason(sizes: Ints, claim: Claim, desk: Desk, at: int, hints: Any) -> tuple[
 
 
 @kernel
+def affine_leaf(slope: Floats, bias: float, claim: Claim, hints: Any) -> tuple[int, int]:
+    """The reason of the first box for the affine margin bias + slope . x, and the number of hints; 0 if it has none."""
+    d, r, p = slope.size, claim.radius, claim.norm
+    centre, half, along = np.empty(d), np.empty(d), np.empty(d)
+    rates, t, z = np.empty(d), np.empty(d), np.empty(d)
+    middle, least, size = bias, 0.0, abs(bias)
+    for j in range(d):
+        mean, width = 0.5 * (claim.low[j] + claim.high[j]), 0.5 * (claim.high[j] - claim.low[j])
+        centre[j], half[j], along[j] = claim.weight[j] * (mean - claim.x0[j]), claim.weight[j] * width, slope[j] * width
+        middle += slope[j] * mean
+        size += abs(slope[j])
+        least -= abs(along[j])
+    if middle + least > claim.floor * (1.0 + ROOM) + d * size * ROOM * ROOM:
+        return POSITIVE, 0
+    for j in range(d):
+        t[j] = max(0.0, abs(centre[j]) - half[j])
+    if length(t, p) > r * (1.0 + ROOM):
+        return FAR, 0
+    gap = middle - claim.floor
+    for j in range(d):
+        exact = along[j]
+        along[j] = np.float64(np.float32(exact))
+        gap -= abs(exact - along[j])
+    nearest(centre, half, along, gap, p, rates, t)
+    multiplier = support(t, centre, half, along, p, z)
+    if plane_bound(centre, half, along, gap, p, z, multiplier) > r * (1.0 + ROOM):
+        written = append(hints, along, 0)
+        written = append(hints, z, written)
+        hints[written] = multiplier
+        return AFFINE, written + 1
+    return 0, 0
+
+
+@kernel
 def shorten(values: Floats) -> None:
     """Round to float32, as hints are written."""
     for j in range(values.size):

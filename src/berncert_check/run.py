@@ -1,0 +1,61 @@
+"""The folder of a run: its table says nothing that the proofs beside it do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
+
+from berncert_check.checking import ACCEPTED, REJECTED, Verdict, check_file
+from berncert_check.proof_file import UnusableError
+
+PROOF, TABLE, RECORD = "proof.bin", "certificates.tsv", "run.json"
+
+
+def check_run(folder: Path) -> Iterator[Verdict]:
+    """A verdict for each line of the table of a run, from the proof in the same place of its proof file.
+
+    The table claims that input `idx` has the class `predict` within `radius`, in the norm of the record. That follows
+    from an accepted row about the same input, with the same class and norm, and a radius that is no smaller.
+    """
+    norm = _norm(folder)
+    for line, found in zip_longest(_lines(folder), check_file(folder / PROOF)):
+        if line is None or found is None:
+            raise UnusableError(f"expected as many rows in {PROOF} as in {TABLE}; the run is not complete")
+        index, predicted, radius = line
+        why = "another input" if index != found.index else "another class" if predicted != found.predicted else ""
+        if found.radius is not None and (radius is None or radius > found.radius):
+            why = "a larger radius"
+        if norm != _as_float(found.subject.norm):
+            why = "another norm"
+        rejected = found.verdict == ACCEPTED and why and radius != 0
+        yield replace(found, verdict=REJECTED, why=f"its table has {why}") if rejected else found
+
+
+def _norm(folder: Path) -> Fraction | None:
+    try:
+        return _as_float(json.loads((folder / RECORD).read_text("utf-8"))["settings"]["norm"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise UnusableError(f"expected the folder of a run, with its norm in {RECORD}: {error}") from error
+
+
+def _as_float(norm: Fraction | float | str | None) -> Fraction | None:
+    """As a record has it: 7/3 is written as the float that is nearest to it."""
+    return None if norm is None or norm == "inf" else Fraction(float(norm))
+
+
+def _lines(folder: Path) -> Iterator[tuple[int, int, Fraction | None]]:
+    """Input, class and radius of each line; None for any distance."""
+    try:
+        with (folder / TABLE).open(encoding="utf-8") as file:
+            names = file.readline().rstrip("\n").split("\t")
+            places = [names.index(name) for name in ("idx", "predict", "radius")]
+            for line in file:
+                cells = line.rstrip("\n").split("\t")
+                index, predicted, radius = (cells[place] for place in places)
+                yield int(index), int(predicted), None if radius == "inf" else Fraction(float(radius))
+    except (OSError, ValueError, IndexError, OverflowError) as error:
+        raise UnusableError(f"expected lines with idx, predict and radius in {TABLE}: {error}") from error
