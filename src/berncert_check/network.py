@@ -13,8 +13,6 @@ from berncert_check.norms import parse_norm, root
 from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
 
 MOST_NUMBERS = 1 << 24
-MOST_DIVISORS = 64
-"""Different ones of a step: their least common multiple must stay short."""
 FINEST = 1 << 400
 """No weight of a network is finer than 1 / FINEST, so that none gets long."""
 Vector = list[Fraction]
@@ -183,8 +181,8 @@ def _step(block: Block, number: int, fields: dict[str, Any], count: int) -> Step
         size, inner = (whole_number(fields[name], name, 1, count) for name in ("size", "inner"))
         if count % (size * inner):
             raise ValueError("groups that do not divide the channels")
-    if kind == "divide" and (0 in by or len(set(by)) > MOST_DIVISORS):
-        raise UnsupportedError(f"a step that divides by 0, or by more than {MOST_DIVISORS} different numbers")
+    if kind == "divide" and (0 in by or len(set(by)) * count > MOST_NUMBERS):  # their common multiple is long
+        raise UnsupportedError("a step that divides by 0, or by very many different numbers")
     step = Step(kind, fields, count, outputs, by, weight, unit)
     if kind == "clamp" and None not in (ends := step.limits()) and ends[0] > ends[1]:  # type: ignore[operator]
         raise ValueError("limits of a clamp that are not in order")

@@ -18,8 +18,8 @@ from berncert.certification.feature_space import certify_features
 from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.network_proof import NetworkProof, network_proof
-from berncert.certification.prepared_model import PreparedModel
-from berncert.certification.proof_file import Block, block, proof_file
+from berncert.certification.prepared_model import PreparedModel, frozen_for
+from berncert.certification.proof_file import Block, block, write_proofs
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.certification.status import Status
@@ -128,7 +128,12 @@ def certify(
     if not isinstance(model, PolynomialHead):
         images = checked_images(inputs)
         prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
-        return prove(Batch(images)) if proof is None else _write_image_proofs(proof, prove, images)
+        if proof is None:
+            return prove(Batch(images))
+        opening = proof_opening(model, images.shape[1:], method.norm)
+        certificates, blocks = prove.with_proofs(Batch(images))
+        write_proofs(proof, [*opening, *blocks])
+        return certificates
     recorder = Recorder(model, norm) if proof is not None else None  # an error before any work
     found = certify_features(
         model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
@@ -137,18 +142,19 @@ def certify(
         return found
     x = checked_features(model, inputs)
     weight = np.ones_like(x) if weights is None else checked_weights(weights, x.shape)
-    with proof_file(proof, [recorder.opening()]) as file:
-        asked = Question(x, weight, *checked_box(lower, upper, x.shape))
-        found, _, blocks = recorder.rows(asked, found, progress=progress)
-        file.append(blocks)
+    asked = Question(x, weight, *checked_box(lower, upper, x.shape))
+    found, _, blocks = recorder.rows(asked, found, progress=progress)
+    write_proofs(proof, [recorder.opening(), *blocks])
     return found
 
 
-def _write_image_proofs(path: str | PathLike[str], prove: ImageProver, images: Tensor) -> ImageCertificates:
-    with proof_file(path, prove.opening()) as file:
-        found, blocks = prove.with_proofs(Batch(images))
-        file.append(blocks)
-    return found
+def proof_opening(
+    model: Classifier, input_shape: Sequence[int], norm: float, about: Mapping[str, str] | None = None
+) -> list[Block]:
+    """The first blocks of a file of proofs about images; `about` says what the model was read from."""
+    network = network_proof(frozen_for(model, input_shape), norm)
+    assert isinstance(model.head, PolynomialHead)
+    return [Recorder(model.head, norm).opening(about), block("NET", network.fields, **network.arrays)]
 
 
 class ImageProver(PreparedModel):
@@ -191,10 +197,6 @@ class ImageProver(PreparedModel):
     def network(self) -> NetworkProof:
         """The extractor, as a proof file holds it."""
         return network_proof(self.extractor, self.norm)
-
-    def opening(self, about: Mapping[str, str] | None = None) -> list[Block]:
-        """The first blocks of a file of proofs."""
-        return [self.recorder.opening(about), block("NET", self.network.fields, **self.network.arrays)]
 
     def with_proofs(self, batch: Batch) -> tuple[ImageCertificates, list[Block]]:
         """The certificates and their proofs: by the way through the network in the norm of the pixels all along."""

@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -44,72 +43,64 @@ def block(kind: str, fields: dict[str, Any], **arrays: np.ndarray) -> Block:
 class ProofFile:
     """A proof file that is being written: blocks, each with a checksum over itself and all before it."""
 
-    def __init__(self, file: BinaryIO, digest: bytes = bytes(DIGEST), rows: int = 0, ended: bool = False) -> None:
-        self.file, self.digest, self.rows, self.ended = file, digest, rows, ended
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest = path, bytes(DIGEST)
+        self.rows = 0
+
+    @classmethod
+    def new(cls, path: Path, opening: Sequence[Block]) -> Self:
+        """A new file that begins with these blocks."""
+        path.write_bytes(b"")
+        file = cls(path)
+        file.append(opening)
+        return file
 
     @classmethod
     def resumed(cls, path: Path, opening: Sequence[Block], most: int) -> Self:
-        """The file at this path, cut after its first `most` rows or its last whole one; begun anew without its opening.
+        """The file at this path, cut after its first `most` rows or its last whole one; a new one if it has no opening.
 
-        Of the opening only the kinds count here: who resumes must know that it is about the same model.
+        Its end is cut off, too. Of the opening only the kinds count here: who resumes must know that it is about the
+        same model.
         """
-        path.touch()
-        file = path.open("r+b")
-        found, size = cls(file), path.stat().st_size
-        end, kinds = 0, []
-        while (read := _next(file, found.digest, size)) is not None:
-            kind, digest = read
-            if kind == "END" and found.rows <= most:
-                found.ended = True
-                end = file.tell()
-                break
-            if kind == "END" or (kind == "ROW" and found.rows == most):
-                break
-            kinds.append(kind)
-            found.digest, end = digest, file.tell()
-            found.rows += kind == "ROW"
-        file.seek(end)
-        file.truncate()
-        if kinds[: len(opening)] != [part.kind for part in opening]:
-            file.seek(0)
-            file.truncate()
-            found = cls(file)
-            found.append(opening)
-        return found
+        file, kinds, end = cls(path), [], 0
+        with path.open("r+b") if path.exists() else path.open("w+b") as raw:
+            while (read := _next(raw, file.digest)) is not None:
+                kind, digest = read
+                if kind == "END" or (kind == "ROW" and file.rows == most):
+                    break
+                file.digest, end = digest, raw.tell()
+                file.rows += kind == "ROW"
+                kinds.append(kind)
+            raw.truncate(end)
+        return file if kinds[: len(opening)] == [part.kind for part in opening] else cls.new(path, opening)
 
     def append(self, blocks: Sequence[Block]) -> None:
         """Append blocks; on the disk when this returns."""
-        for kind, content in blocks:
-            head = kind.encode().ljust(4) + struct.pack("<Q", len(content))
-            self.digest = hashlib.sha256(self.digest + head + content).digest()
-            self.file.write(head + content + self.digest)
-            self.rows += kind == "ROW"
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        with self.path.open("ab") as raw:
+            for kind, content in blocks:
+                head = kind.encode().ljust(4) + struct.pack("<Q", len(content))
+                self.digest = hashlib.sha256(self.digest + head + content).digest()
+                raw.write(head + content + self.digest)
+                self.rows += kind == "ROW"
+            raw.flush()
+            os.fsync(raw.fileno())
 
     def end(self) -> None:
         """Append the last block, without which the file is refused."""
-        if not self.ended:
-            self.append([block("END", {"rows": self.rows})])
-            self.ended = True
+        self.append([block("END", {"rows": self.rows})])
 
 
-def _next(file: BinaryIO, digest: bytes, size: int) -> tuple[str, bytes] | None:
+def _next(file: BinaryIO, digest: bytes) -> tuple[str, bytes] | None:
     """The kind and the checksum of the next block, if it is whole."""
     head = file.read(HEADER)
     length = int.from_bytes(head[4:], "little")
-    if len(head) < HEADER or length > min(LARGEST_BLOCK, size):
+    if len(head) < HEADER or length > LARGEST_BLOCK:
         return None
     content = file.read(length)
     own = hashlib.sha256(digest + head + content).digest()
     return (head[:4].decode("ascii", "replace").strip(), own) if file.read(DIGEST) == own else None
 
 
-@contextmanager
-def proof_file(path: str | PathLike[str], opening: Sequence[Block]) -> Iterator[ProofFile]:
-    """A new proof file that begins with these blocks; it is ended only if all went well."""
-    with Path(path).open("wb") as raw:
-        file = ProofFile(raw)
-        file.append(opening)
-        yield file
-        file.end()
+def write_proofs(path: str | PathLike[str], blocks: Sequence[Block]) -> None:
+    """A whole file of these blocks."""
+    ProofFile.new(Path(path), blocks).end()

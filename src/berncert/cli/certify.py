@@ -20,7 +20,7 @@ from berncert.cli.flags import (
     settings_of,
 )
 from berncert.models.source_settings import SourceSettings
-from berncert.runs.records import Run
+from berncert.runs.records import PROOF, Run
 from berncert.runs.settings import METHODS, RunSettings
 
 EXAMPLES = """\
@@ -31,6 +31,7 @@ examples:
   berncert certify mnist --radius 0.3                           decide at one radius: faster
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
+  berncert certify digits --proof                               then: berncert-check runs/digits-exact-l2-proof
   berncert certify mnist --engine processes:4                   four processes; a Dask cluster: dask:tcp://HOST:8786
   berncert certify digits --degree base --method randomized     the head before smoothing, for comparison
   berncert certify net.onnx --head-after features --degree 3 --data mnist      a network of yours
@@ -124,3 +125,5 @@ def show(run: Run, as_json: bool) -> None:
     console.print(f"{statuses}; {seconds:.1f} s{speed}")
     place = str(run.path) if not str(run.path).startswith("-") else f"./{run.path}"
     console.print(f"the run: {run.path}; see it with: berncert report {shlex.quote(place)}")
+    if run.about["settings"].get("proof"):
+        console.print(f"its proofs: {run.path / PROOF}; check them with: berncert-check {shlex.quote(place)}")

@@ -102,6 +102,9 @@ def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: b
     """The flag of one setting, with its help; `default` adds what it is without."""
     choices = entry.metadata["choices"]
     about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
+    if entry.type == "bool":
+        group.add_argument(f"--{entry.name.replace('_', '-')}", action="store_const", const="true", help=about)
+        return
     if default and entry.default is not None:
         default_text = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
         about += f" ({default_text})"

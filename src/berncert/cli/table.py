@@ -32,7 +32,7 @@ model.skops, and report.html. Whole numbers stay whole and categories stay categ
 projected: with at most --dim columns, with --dim select, if they are among those named in a constraint, or with
 --terms auto for models that are sums of terms in one or two columns (logistic, naive_bayes, boosted_stumps, ...).
 """
-METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds")
+METHOD_FLAGS = ("norm", "tolerance", "max_boxes", "max_seconds", "proof")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Train a model on a table, smooth it, and prove for each row how far it is from another class."
     parser.add_argument("table", metavar="TABLE", help="a .csv or .parquet file; wine, iris or breast_cancer")
     for entry in fields(TableSettings):
-        if entry.name == "drop_missing":
-            parser.add_argument("--drop-missing", action="store_true", help=entry.metadata["help"])
-        elif entry.name == "target":
+        if entry.name == "target":
             parser.add_argument("--target", required=True, metavar="COLUMN", help=entry.metadata["help"])
         else:
             add_flag(parser, entry, default=entry.default != ())
@@ -62,9 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.reporting.html import report, write_report
     from berncert.runs.tables import execute_table
 
-    drop, arguments.drop_missing = arguments.drop_missing, "true" if arguments.drop_missing else None
     settings = settings_of(TableSettings, arguments)
-    arguments.drop_missing = drop
     method = settings_of(Exact, argparse.Namespace(**{n: getattr(arguments, n) for n in METHOD_FLAGS}))
     name = f"{Path(arguments.table).stem}-{settings.model}-{norm_name(method.norm)}"
     folder = chosen_folder(arguments.out, Path("runs") / name)

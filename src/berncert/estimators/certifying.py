@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,11 +14,13 @@ from berncert.certification.box_search import Answers, usable_cores
 from berncert.certification.feature_space import STATUS, Search, posed
 from berncert.certification.kernels import search
 from berncert.certification.methods import Exact
+from berncert.certification.proof_file import Block
 from berncert.certification.status import Status
 from berncert.estimators.branching import AT_ONCE, Brancher, Solve
 from berncert.estimators.constraints import Admissible, ConstraintOptions, admissible, check_order
 from berncert.estimators.reduction import Reduction
 from berncert.estimators.results import Counterfactuals, TableCertificates
+from berncert.estimators.table_proof import check_provable, proof_route, table_rows
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
 from berncert.polynomial import PolynomialHead
@@ -57,13 +59,21 @@ class Found:
     """(N, m), NaN where there is none."""
     status: npt.NDArray[np.object_]
     boxes: Ints
+    inner: Answers
+    """In features, along the first route."""
 
 
 def certify_table(
-    model: Model, table: Any, x: Floats, method: Exact, constraints: ConstraintOptions, **execution: Any
-) -> TableCertificates:
-    """Radii and counterfactuals against every other label."""
+    model: Model, table: Any, x: Floats, method: Exact, constraints: ConstraintOptions, *,
+    numbers: Sequence[int] | None = None, **execution: Any,
+) -> tuple[TableCertificates, list[Block]]:  # fmt: skip
+    """Radii and counterfactuals against every other label; and a proof of each row, if the method is to write proofs.
+
+    numbers: of the rows, in their proofs.
+    """
     check_order(table, constraints)
+    if method.proof:
+        check_provable(constraints)
     predicted, tied = _classes(model, x, method)
 
     def flips(rows: Floats) -> Flags:
@@ -80,8 +90,12 @@ def certify_table(
         rival[known] = model.classes_[model._outputs(found.rows[known]).argmax(axis=1)]
         flips_base[known] = model._base_labels(found.rows[known]) != model._base_labels(x[known])
     radius, status = np.where(tied, 0.0, found.radius), found.status.copy()
+    blocks: list[Block] = []
     status[tied] = Status.TIE
-    return TableCertificates(
+    if method.proof:
+        allowed = admissible(x, model.reduction_, model._names(), constraints)
+        radius, blocks = table_rows(model.head_, model.reduction_, x, allowed, found.inner, radius, method, numbers)
+    certificates = TableCertificates(
         predicted=model.classes_[predicted],
         radius=radius,
         upper=found.upper,
@@ -91,6 +105,7 @@ def certify_table(
         status=status,
         boxes=found.boxes,
     )
+    return certificates, blocks
 
 
 def nearest_wanted(
@@ -153,7 +168,7 @@ def _search(
     allowed = admissible(x, reduction, model._names(), constraints)
     best: Found | None = None
     inner = replace(method, tolerance=SPARE * method.tolerance)
-    routes = reduction.routes(method.norm)
+    routes = [proof_route(reduction, method.norm)] if method.proof else reduction.routes(method.norm)
     seconds = None if method.max_seconds is None else method.max_seconds / len(routes)
     at_once = min(AT_ONCE, usable_cores() if threads is None else checked_count("threads", threads))
     for route in routes:
@@ -165,7 +180,7 @@ def _search(
         answers = brancher.run(predicted, seconds, at_once)
         rows, upper = _counterfactuals(brancher, x, answers, allowed, method.norm, flips)
         radius = np.minimum(reduction.radius(x, answers.radius, route), upper)
-        found = Found(radius, upper, rows, _statuses(answers, radius, upper, method.tolerance), answers.boxes)
+        found = Found(radius, upper, rows, _statuses(answers, radius, upper, method.tolerance), answers.boxes, answers)
         best = found if best is None else _better(best, found, method.tolerance)
     assert best is not None
     if len(routes) > 1:
@@ -196,7 +211,7 @@ def _better(a: Found, b: Found, tolerance: float) -> Found:
         near = np.isfinite(upper) & (upper - radius <= tolerance * upper)
     status[near] = Status.PROVEN
     status[~near & (status == Status.PROVEN)] = Status.PROJECTED
-    return Found(radius, upper, np.where(nearer[:, None], b.rows, a.rows), status, a.boxes + b.boxes)
+    return Found(radius, upper, np.where(nearer[:, None], b.rows, a.rows), status, a.boxes + b.boxes, a.inner)
 
 
 def _counterfactuals(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -14,12 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from berncert.certification.methods import Exact
+from berncert.certification.proof_file import write_proofs
 from berncert.estimators.base import FITTED, ONE, BernsteinEstimator, Prepared
 from berncert.estimators.certifying import certify_table, nearest_wanted
 from berncert.estimators.constraints import ConstraintOptions, check_order
 from berncert.estimators.links import LINKS, find_link
 from berncert.estimators.monotone import ColumnDirection
 from berncert.estimators.results import Counterfactuals, TableCertificates
+from berncert.estimators.table_proof import table_opening
 from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Floats
 from berncert.foundation.rounding import floor_places
@@ -108,16 +111,26 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
     def certify(
         self, X: Any, *, norm: float = 2.0, tolerance: float = TOLERANCE, max_boxes: int = Exact.max_boxes,  # noqa: N803
         max_seconds: float | None = None, threads: int | None = None, progress: bool | None = None,
-        **constraints: Unpack[ConstraintOptions],
+        proof: str | PathLike[str] | None = None, **constraints: Unpack[ConstraintOptions],
     ) -> TableCertificates:  # fmt: skip
         """Prove, for each row, how far it is from the nearest admissible row that the smoothed model labels otherwise.
 
         Distances are p-norms of differences divided by `scale_`. Constraints say which rows are admissible: `fixed`,
         `increasing`, `decreasing` and `whole` columns, `lower` and `upper` limits, groups of `categories`. See
         `TableCertificates`; the other options are those of `berncert.certify`.
+
+        proof: a file to write the proofs to, for `berncert-check`: the way from columns to features is in it, and the
+            claim is about it in real arithmetic. With whole numbers or categories there is none yet.
         """
-        method = Exact(norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds)
-        return certify_table(self, X, self._rows(X), method, constraints, threads=threads, progress=progress)
+        method = Exact(
+            norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, proof=proof is not None
+        )
+        x = self._rows(X)
+        opening = [] if proof is None else table_opening(self.head_, self.reduction_, norm)
+        found, rows = certify_table(self, X, x, method, constraints, threads=threads, progress=progress)
+        if proof is not None:
+            write_proofs(proof, [*opening, *rows])
+        return found
 
     def counterfactuals(
         self, X: Any, *, wanted: Any, norm: float = 2.0, tolerance: float = TOLERANCE,  # noqa: N803

@@ -20,6 +20,8 @@ ROUNDOFF = 2.0**-53
 UP, DOWN = 1 + 2.0**-48, 1 - 2.0**-48
 """More than the rounding of the few operations by which a bound is computed."""
 
+Route = tuple[float, Floats, float]
+"""(q, weight, gain), see `Reduction.routes`."""
 LARGEST, NARROWEST = 1e150, 1e-305
 """The largest number whose square is surely finite, and the narrowest range whose parts are not rounded to nothing."""
 
@@ -135,7 +137,7 @@ class Reduction:
             growth[count:] = factor * np.abs(self.matrix).sum(axis=1) * UP
         return own, growth
 
-    def routes(self, norm: float) -> list[tuple[float, Floats, float]]:
+    def routes(self, norm: float) -> list[Route]:
         """(q, weight, gain): the q-norm of weight * (change of exact features) is at most gain * distance in p-norm.
 
         For p = 2, and without projection, there is one, which is exact but for rounding.
@@ -168,7 +170,7 @@ class Reduction:
         rounded: Floats = lengths * (1 + slack if up else 1 - slack)
         return rounded
 
-    def radius(self, x: Floats, feature_radius: Floats, route: tuple[float, Floats, float]) -> Floats:
+    def radius(self, x: Floats, feature_radius: Floats, route: Route) -> Floats:
         """How far, in columns, the features of each row are proven to stay within their radius, as computed."""
         q, weight, gain = route
         own, growth = self.feature_error(x)
@@ -178,7 +180,7 @@ class Reduction:
             left = np.maximum(feature_radius * DOWN - lost, 0.0) / rate * DOWN
         return np.where(np.isinf(feature_radius), math.inf, left)
 
-    def feature_radius(self, x: Floats, radius: float, route: tuple[float, Floats, float]) -> Floats:
+    def feature_radius(self, x: Floats, radius: float, route: Route) -> Floats:
         """How far the computed features of rows within the radius of each x can be from those of x."""
         q, weight, gain = route
         own, growth = self.feature_error(x)

@@ -53,6 +53,7 @@ def fill(
 ) -> None:
     """Append the rows that are missing of `count`, in batches of `size`; of a batch that was cut off, only those."""
     if table.done == count:
+        table.end()
         return
     first = table.done // size * size
     batches = (slice(start, min(start + size, count)) for start in range(first, count, size))
@@ -63,6 +64,7 @@ def fill(
             table.append(list(chain.from_iterable(group))[left_out:])
             left_out = 0
             bar.update(table.done)
+    table.end()
 
 
 class Dispatcher:

@@ -17,8 +17,10 @@ import torch
 
 from berncert import data
 from berncert.certification.classifier import Classifier
+from berncert.certification.exact import proof_opening
 from berncert.certification.inputs import placement
 from berncert.certification.methods import Method
+from berncert.certification.proof_file import Block
 from berncert.certification.status import Claim
 from berncert.data import Dataset
 from berncert.foundation.folders import claimed
@@ -30,7 +32,7 @@ from berncert.models.sources import open_model
 from berncert.polynomial import PolynomialHead
 from berncert.runs.dispatch import check_timeout, fill
 from berncert.runs.engine import Pool, engine_of
-from berncert.runs.image_job import ImageJob, Loaded, chosen_classifier, digest
+from berncert.runs.image_job import ImageJob, Loaded, chosen_classifier, digest, writes_proofs
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import BASE, RunSettings
 from berncert.runs.table import columns_of, open_table
@@ -101,6 +103,7 @@ def execute(
         table = open_table(
             place, about, columns, images.indices.numpy(),
             more=lipschitz, numbers_per_row=len(columns) + _in_vectors(columns, classifier),
+            opening=_opening(classifier, method, checkpoint, images),
         )  # fmt: skip
         job = ImageJob(
             method=method, settings=settings, columns=columns, model=str(checkpoint.path.resolve()),
@@ -111,6 +114,14 @@ def execute(
         assert settings.batch_size is not None
         fill(table, pool, job, len(images), settings.batch_size, doing=method.doing, timeout=timeout, progress=progress)
     return read(place)
+
+
+def _opening(classifier: Classifier, method: Method, checkpoint: Checkpoint, images: Dataset) -> list[Block]:
+    """The first blocks of the proofs, if the run has some."""
+    if not writes_proofs(method):
+        return []
+    about = {"model_sha256": checkpoint.sha256}
+    return proof_opening(classifier, images.images.shape[1:], method.norm, about)
 
 
 def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:
@@ -172,7 +183,7 @@ def default_folder(
         for entry in fields(options):
             value = getattr(options, entry.name)
             if entry.name not in ("norm", "data") and value not in (entry.default, BASE):
-                parts.append(f"{entry.name.replace('_', '')}{_short(value)}")
+                parts.append(f"{entry.name.replace('_', '')}{'' if value is True else _short(value)}")
     return Path("runs") / "-".join(parts)
 
 

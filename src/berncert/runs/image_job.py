@@ -17,13 +17,13 @@ import torch
 
 from berncert import data
 from berncert.certification.classifier import Classifier
-from berncert.certification.methods import Batch, Method
+from berncert.certification.methods import Batch, Exact, Method
 from berncert.certification.results import Rows
 from berncert.data import Dataset
 from berncert.hardware import chosen_device, torch_threads
 from berncert.models.checkpoint import Checkpoint, parse_checkpoint
 from berncert.runs.settings import RunSettings
-from berncert.runs.table import columns_of, text_lines
+from berncert.runs.table import Line, columns_of, text_lines
 from berncert.runs.worker import ROWS, MissingPartError, Supplies, Work, model_content
 
 
@@ -73,21 +73,21 @@ class ImageJob:
         size = self.settings.batch_size
         assert size is not None
         with torch_threads(self.threads):
-            prove = self.method.prepare(
+            prove: Any = self.method.prepare(
                 classifier, self.shape, threads=self.threads, batch_size=size, progress=False
             )  # fmt: skip
             if self.method.name == "exact":
                 prove(Batch(torch.zeros(1, *self.shape)))
 
-        def work(rows: slice, supplies: Supplies) -> list[str]:
+        def work(rows: slice, supplies: Supplies) -> list[Line]:
             batch = _batch(images, rows) if images is not None else supplies.get(ROWS)
             if batch is None:
                 raise MissingPartError(ROWS)
             with torch_threads(self.threads):
                 began = time.perf_counter()
-                found = prove(batch)
+                found, proofs = prove.with_proofs(batch) if writes_proofs(self.method) else (prove(batch), [])
                 seconds = (time.perf_counter() - began) / len(found)
-            return text_lines(self.columns, table_rows(self.method, batch, found, seconds))
+            return text_lines(self.columns, table_rows(self.method, batch, found, seconds), proofs)
 
         return work
 
@@ -119,6 +119,11 @@ class ImageJob:
 
 def _batch(images: Dataset, rows: slice) -> Batch:
     return Batch(images.images[rows], images.labels[rows], images.indices[rows].tolist())
+
+
+def writes_proofs(method: Method) -> bool:
+    """Whether a run of this method has a file of proofs."""
+    return isinstance(method, Exact) and method.proof
 
 
 def chosen_classifier(checkpoint: Checkpoint, settings: RunSettings) -> Classifier:

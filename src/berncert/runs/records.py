@@ -28,6 +28,8 @@ from berncert.runs.settings import BASE
 
 FORMAT = "berncert run 1"
 RUN = "run.json"
+PROOF = "proof.bin"
+"""What `berncert-check` reads, of runs with proofs."""
 TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
 """Kind of run -> the file with its rows."""
 FIRST = ("idx", "label", "predict", "radius", "correct", "time")

@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from berncert.certification.methods import Method
+from berncert.certification.proof_file import Block, ProofFile
 from berncert.certification.status import Status
 from berncert.foundation.arrays import Ints
 from berncert.foundation.folders import differences, write_whole
-from berncert.runs.records import RUN, TABLES, read_about
+from berncert.runs.records import PROOF, RUN, TABLES, read_about
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "exact": {
@@ -52,6 +53,13 @@ def columns_of(method: Method) -> Mapping[str, str]:
     return COLUMNS["attack" if method.kind == "attack" else method.name]
 
 
+class Line(NamedTuple):
+    """A row of the table as text, with its end; and its proof, if the run writes proofs."""
+
+    text: str
+    proof: Block | None = None
+
+
 class Table:
     """The open table of a run: rows are appended, and stay."""
 
@@ -59,12 +67,15 @@ class Table:
         self.path, self.columns = path, tuple(columns)
         self.done = 0
         """How many images have their row."""
+        self.proofs: ProofFile | None = None
 
-    def append(self, lines: Sequence[str]) -> None:
-        """The next rows, as `text_lines` makes them; on the disk when this returns."""
+    def append(self, lines: Sequence[Line]) -> None:
+        """The next rows, as `text_lines` makes them; on the disk when this returns. Proofs are there before rows."""
         try:
+            if self.proofs is not None:
+                self.proofs.append([line.proof for line in lines if line.proof is not None])
             with self.path.open("ab") as file:
-                file.write("".join(lines).encode())
+                file.write("".join(line.text for line in lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -74,10 +85,16 @@ class Table:
             ) from error
         self.done += len(lines)
 
+    def end(self) -> None:
+        """All rows are there."""
+        if self.proofs is not None:
+            self.proofs.end()
 
-def text_lines(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The lines of the table for these rows, each with its end."""
-    return ["\t".join(_cell(row[name]) for name in columns) + "\n" for row in rows]
+
+def text_lines(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], proofs: Sequence[Block] = ()) -> list[Line]:
+    """The lines of the table for these rows."""
+    texts = ["\t".join(_cell(row[name]) for name in columns) + "\n" for row in rows]
+    return [Line(*parts) for parts in zip(texts, proofs, strict=True)] if proofs else [Line(text) for text in texts]
 
 
 def open_table(
@@ -88,8 +105,11 @@ def open_table(
     *,
     more: Callable[[], Mapping[str, Any]] = dict,
     numbers_per_row: int | None = None,
+    opening: Sequence[Block] = (),
 ) -> Table:
     """The table of the run that `about` describes, new or to be resumed; another run in that folder is refused.
+
+    opening: the first blocks of its proofs, if it writes proofs. Rows without a proof are cut off, and made again.
 
     The folder is to be `claimed`. Whether there is room for all rows, of so many numbers each (one for each column), is
     tried before any work; `more`, which a new run adds to its record, may be some work.
@@ -111,6 +131,9 @@ def open_table(
         write_whole(folder / RUN, (json.dumps(_as_read({**about, **more()}), indent=1) + "\n").encode())
     if not path.exists():
         write_whole(path, ("\t".join(columns) + "\n").encode())
+    if opening:
+        table.proofs = ProofFile.resumed(folder / PROOF, opening, table.done)
+        table.done = _mend(path, columns, indices, most=table.proofs.rows)
     return table
 
 
@@ -155,8 +178,11 @@ def _try_room(path: Path, size: int) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
-    """Cut off what was not written to its end; how many rows remain, which must be the first of `indices`."""
+def _mend(path: Path, columns: Sequence[str], indices: Ints, most: int | None = None) -> int:
+    """Cut off what was not written to its end; how many rows remain, which must be the first of `indices`.
+
+    most: rows that may remain.
+    """
     content, header = path.read_bytes(), "\t".join(columns)
     if len(content) <= len(header) and header.startswith(content.decode("utf-8", "replace")):  # not even that is whole
         write_whole(path, f"{header}\n".encode())
@@ -167,11 +193,13 @@ def _mend(path: Path, columns: Sequence[str], indices: Ints) -> int:
     expected = [str(index) for index in indices[: len(found)]]
     if lines[:1] != [header] or found != expected or any(line.count("\t") != len(columns) - 1 for line in lines):
         raise ValueError(f"expected the rows of this run in {path}, got others; choose another folder, or delete it")
+    kept = found[:most]
+    whole = sum(len(line) for line in content.splitlines(keepends=True)[: len(kept) + 1])
     if whole < len(content):
         with path.open("r+b") as file:
             file.truncate(whole)
             os.fsync(file.fileno())
-    return len(found)
+    return len(kept)
 
 
 def _cell(value: Any) -> str:

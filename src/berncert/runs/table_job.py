@@ -14,10 +14,11 @@ import numpy as np
 
 from berncert.certification.methods import Exact
 from berncert.data.table_files import TableFile
+from berncert.estimators.certifying import certify_table
 from berncert.estimators.constraints import ConstraintOptions
 from berncert.estimators.files import parse
 from berncert.foundation.arrays import Floats, Ints
-from berncert.runs.table import text_lines
+from berncert.runs.table import Line, text_lines
 from berncert.runs.worker import MODEL, ROWS, MissingPartError, Supplies, Work, model_content
 
 COLUMNS = (
@@ -72,11 +73,10 @@ class TableJob:
         content = b"" if loaded else model_content(self.model, self.model_sha256, supplies)
         model = loaded.model if loaded else parse(content, self.model)
 
-        def work(rows: slice, supplies: Supplies) -> list[str]:
+        def work(rows: slice, supplies: Supplies) -> list[Line]:
             if loaded is None and ROWS not in supplies:
                 raise MissingPartError(ROWS)
-            found = self._certified(model, supplies[ROWS] if ROWS in supplies else self.supply(ROWS, rows))
-            return text_lines(COLUMNS, found)
+            return self._certified(model, supplies[ROWS] if ROWS in supplies else self.supply(ROWS, rows))
 
         return work
 
@@ -88,13 +88,13 @@ class TableJob:
         table, rows = self.loaded.table, self.loaded.test[item]
         return TableRows(table.numbers[rows], table.target[rows].tolist(), table.values[rows])
 
-    def _certified(self, model: Any, rows: TableRows) -> list[dict[str, Any]]:
+    def _certified(self, model: Any, rows: TableRows) -> list[Line]:
         """The rows of the run's table for some of the user's."""
         method, x = self.method, rows.values
         began = time.perf_counter()
-        c = model.certify(
-            x, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes,
-            max_seconds=method.max_seconds, threads=self.threads, progress=False, **self.limits,
+        c, proofs = certify_table(
+            model, x, model._rows(x), method, self.limits, numbers=rows.numbers.tolist(), threads=self.threads,
+            progress=False,
         )  # fmt: skip
         seconds = timedelta(seconds=(time.perf_counter() - began) / len(x))
         number = {label: k for k, label in enumerate(self.classes)}
@@ -110,4 +110,4 @@ class TableJob:
                     "counterfactual": np.asarray(c.counterfactual[i]),
                 }
             )  # fmt: skip
-        return lines
+        return text_lines(COLUMNS, lines, proofs)

@@ -21,6 +21,7 @@ from berncert.estimators.columns import column_numbers
 from berncert.estimators.constraints import ConstraintOptions
 from berncert.estimators.files import load, save
 from berncert.estimators.partial import column_effects
+from berncert.estimators.table_proof import table_opening
 from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Ints
 from berncert.foundation.folders import claimed
@@ -78,13 +79,16 @@ def execute_table(
             "origin": origin(str(path), command, engine=pool.name, device="cpu", threads=threads),
         }  # fmt: skip
         limits = constraints_of(model, table, settings)
+        if method.proof:  # what is left out is taken as continuous, which only lowers radii
+            limits = ConstraintOptions(**{**limits, "whole": [], "categories": []})
 
         def more() -> Mapping[str, Any]:
             return {"table": _table_record(model, table, train, test, settings, limits, method.norm, threads)}
 
         rows = open_table(
-            place, about, COLUMNS, table.numbers[test], more=more, numbers_per_row=12 + 2 * len(table.columns)
-        )
+            place, about, COLUMNS, table.numbers[test], more=more, numbers_per_row=12 + 2 * len(table.columns),
+            opening=table_opening(model.head_, model.reduction_, method.norm) if method.proof else (),
+        )  # fmt: skip
         job = TableJob(
             method=method, limits=limits, classes=tuple(classes), model=str((place / MODEL).resolve()),
             model_sha256=hashlib.sha256((place / MODEL).read_bytes()).hexdigest(),
