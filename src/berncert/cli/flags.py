@@ -85,7 +85,7 @@ def add_hardware(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="on the CPU (torch's own choice)")
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
+def add_engine(parser: argparse._ActionsContainer) -> None:
     """Who works on the batches."""
     about = "serial, processes:N, dask, dask:ADDRESS or dask:SCHEDULER.json: who does the work (serial)"
     parser.add_argument("--engine", default="serial", metavar="NAME", help=about)

@@ -15,6 +15,10 @@ LONGEST = 100
 """Letters of a value in a message."""
 
 
+class FolderInUseError(ValueError):
+    """A folder that another process is writing to."""
+
+
 @contextmanager
 def claimed(folder: Path, work: str) -> Iterator[None]:
     """The folder, made if need be, for this process alone; one that was made and stays empty is taken away again.
@@ -28,7 +32,7 @@ def claimed(folder: Path, work: str) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         message = f"expected a folder that no other {work} is writing to, got {folder}; wait for that one"
-        raise ValueError(message) from None
+        raise FolderInUseError(message) from None
     except OSError as error:
         message = f"expected a folder that can be written to, got {folder}: {error.strerror or error}"
         raise OSError(message) from error

@@ -70,8 +70,8 @@ def fill(
 class Dispatcher:
     """One job on one pool: `for results in Dispatcher(pool, job).results(items)`."""
 
-    def __init__(self, pool: Pool, job: Job, *, timeout: float | None = None) -> None:
-        self.pool, self.job, self.timeout = pool, job, timeout
+    def __init__(self, pool: Pool, job: Job, *, timeout: float | None = None, at_once: int | None = None) -> None:
+        self.pool, self.job, self.timeout, self.at_once = pool, job, timeout, at_once or pool.at_once
         self.flights: dict[int, Flight] = {}
         """Place of an item -> where it is."""
         self.ready: dict[int, Any] = {}
@@ -105,7 +105,7 @@ class Dispatcher:
     def _room(self) -> int:
         """How many more items may be handed out: at first one for each worker, as it will ask for the model."""
         slots = self.pool.slots()
-        each = self.pool.at_once if self.answered else 1
+        each = self.at_once if self.answered else 1
         return max(0, min(each * slots - len(self.flights), AHEAD * slots - len(self.flights) - len(self.ready)))
 
     def _hand_out(self, item: Any, *parts: str) -> Flight:

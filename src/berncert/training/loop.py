@@ -111,6 +111,12 @@ def train(
         return open_checkpoint(folder / MODEL).smoothed()
 
 
+def check_recipe(recipe: Recipe, *, data_dir: str | PathLike[str] | None = None, progress: bool | None = None) -> None:
+    """Raise what a training by this recipe would begin with, if its images, network and objective do not fit."""
+    training, _ = load_images(recipe, data_dir, progress)
+    _initial_state(recipe, training, torch.device("cpu"))
+
+
 @dataclass
 class Tally:
     """Sums over the training images of this epoch so far."""
@@ -301,5 +307,11 @@ def _save_model(model: Classifier, folder: Path, recipe: Recipe, state: State) -
         "threads": torch.get_num_threads(),
     }
     assert isinstance(model.head, Head)
-    save(smoothed_classifier(model), folder / MODEL, base=model.head, about=about)
+    try:
+        classifier = smoothed_classifier(model)
+    except TypeError as error:  # the networks of recipes can be frozen, unless their weights are ruined
+        raise FloatingPointError(
+            f"expected weights that make a network, got a training that diverged: {error}"
+        ) from error
+    save(classifier, folder / MODEL, base=model.head, about=about)
     write_log(folder, state.log)

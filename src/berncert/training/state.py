@@ -107,11 +107,16 @@ class State:
 def claim_folder(folder: Path, recipe: Recipe) -> Iterator[None]:
     """Reserve the folder for this recipe and this process; a folder with another training is refused."""
     with claimed(folder, "training"):
-        if (folder / RECIPE).exists():
-            _check_same_recipe(folder, _read_recipe(folder / RECIPE), recipe)
+        check_folder(folder, recipe)
         for name in FILES:  # left by a run that was killed while it wrote
             (folder / f".{name}.partial").unlink(missing_ok=True)
         yield
+
+
+def check_folder(folder: Path, recipe: Recipe) -> None:
+    """Raise a ValueError if a training by another recipe is in this folder."""
+    if (folder / RECIPE).exists():
+        _check_same_recipe(folder, _read_recipe(folder / RECIPE), recipe)
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
@@ -147,6 +152,17 @@ def write_log(folder: Path, log: list[dict[str, float]]) -> None:
     if log:
         rows = ["\t".join(log[0]), *("\t".join(repr(row[name]) for name in log[0]) for row in log)]
         write_whole(folder / LOG, ("\n".join(rows) + "\n").encode())
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """The lines of the log in this folder; none if there is none."""
+    try:
+        names, *lines = (line.split("\t") for line in (folder / LOG).read_text("utf-8").splitlines())
+        return [dict(zip(names, map(float, line), strict=True)) for line in lines]
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise ValueError(f"expected the log of a training in {folder / LOG}, got something else: {error}") from error
 
 
 def write_picture(folder: Path, log: list[dict[str, float]], title: str) -> None:

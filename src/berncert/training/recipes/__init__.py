@@ -17,7 +17,7 @@ from typing import Any, Self, get_type_hints
 
 from berncert.foundation.arguments import guess
 from berncert.foundation.safe_reading import parsed_toml
-from berncert.foundation.settings import checked, parsed
+from berncert.foundation.settings import checked, kinds_of, parsed
 from berncert.training.recipes.settings import DataSettings, ModelSettings, TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
@@ -178,6 +178,17 @@ def parse_change(text: str) -> tuple[str, Any]:
 def parse_value(key: str, text: str) -> Any:
     """The value of a setting, read as its type requires, or of an option of the architecture, read as TOML."""
     return parsed(text, get_type_hints(SECTIONS[SECTION_OF[key]])[key] if key in SECTION_OF else None)
+
+
+def parse_sweep(text: str) -> tuple[str, list[Any]]:
+    """The name of a setting and the values to sweep over, of a text like 'radius=0.5,1'."""
+    key, _, values = text.partition("=")
+    key = key.strip().replace("-", "_")
+    if not key or not values.strip():
+        raise ValueError(f"expected a setting and its values, like radius=0.5,1, got {text!r}")
+    if key in SECTION_OF and tuple[float, ...] in kinds_of(get_type_hints(SECTIONS[SECTION_OF[key]])[key]):
+        raise ValueError(f"expected a setting with one value to sweep over, got {key}, a list; do it in Python")
+    return key, [parse_value(key, value.strip()) for value in values.split(",")]
 
 
 def _unknown(key: str, known: list[str]) -> ValueError:
