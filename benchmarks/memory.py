@@ -29,13 +29,13 @@ def peak_memory(smoothed: berncert.SmoothedHead, features: torch.Tensor) -> dict
 
 
 def main(coefficients_file: str, features_file: str) -> None:
-    imported = _peak_bytes()
+    imported = peak_bytes()
     smoothed = berncert.SmoothedHead(torch.from_numpy(np.load(coefficients_file)))
     certificates = berncert.certify(smoothed, np.load(features_file), threads=THREADS, progress=False)
-    print(json.dumps({"imported": imported, "certified": _peak_bytes(), "samples": len(certificates)}))
+    print(json.dumps({"imported": imported, "certified": peak_bytes(), "samples": len(certificates)}))
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """The most memory this process has held. On Linux from /proc, as ru_maxrss there counts the parent before exec."""
     status = Path("/proc/self/status")
     if status.exists():

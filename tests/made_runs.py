@@ -11,7 +11,8 @@ import numpy as np
 
 from berncert.certification.status import STATUSES, Claim
 from berncert.foundation.folders import claimed
-from berncert.runs.records import FIRST, FORMAT, Run
+from berncert.runs.records import FORMAT, Run
+from berncert.runs.rows import FIRST
 from berncert.runs.table import open_table, text_lines
 
 HEADER = "\t".join(FIRST)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from berncert.certification.status import STATUSES, Claim, Status
 from berncert.runs import table
-from berncert.runs.records import FIRST, RUN, Run, read
+from berncert.runs.records import RUN, Run, read
+from berncert.runs.rows import FIRST
 from berncert.runs.table import open_table, text_lines
 
 INDICES = np.array([0, 20, 40, 60])
@@ -311,6 +312,36 @@ def test_one_long_cell_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "bomb.tsv").write_text("\n".join(lines) + "x" * 100_000)
     monkeypatch.setenv("BERNCERT_MAX_GIB", "0.1")
     with pytest.raises(ValueError, match=r"bomb\.tsv: expected column remark to unpack to at most 0\.1 GiB, got more"):
-        read(tmp_path / "bomb.tsv")
-    (tmp_path / "bomb.tsv").write_text("\n".join(lines))
+        _ = read(tmp_path / "bomb.tsv").rows["remark"]  # the rest of the table is as good as ever
     assert len(read(tmp_path / "bomb.tsv")) == 1000
+    (tmp_path / "bomb.tsv").write_text("\n".join(lines))
+    assert read(tmp_path / "bomb.tsv").rows["remark"].tolist() == ["-"] * 1000
+
+
+def test_a_column_that_is_text_in_its_last_part_is_text_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berncert.runs.rows.ROWS_AT_ONCE", 2)
+    cells = {
+        "whole": "7 8 9 10 11",
+        "number": "007 8 9.5 1e3 11",
+        "text": "007 8 9 x 11",
+        "long": f"1 2 3 4 {'y' * 99}",
+    }
+    columns = [text.split() for text in cells.values()]
+    lines = [f"{k}\t3\t3\t0.5\t1\t0:00:01\t" + "\t".join(row) for k, row in enumerate(zip(*columns, strict=True))]
+    (tmp_path / "mixed.tsv").write_text("\n".join(["\t".join((*FIRST, *cells)), *lines]) + "\n")
+    rows = read(tmp_path / "mixed.tsv").rows
+    assert rows["whole"].tolist() == [7, 8, 9, 10, 11]
+    assert rows["number"].tolist() == [7.0, 8.0, 9.5, 1000.0, 11.0]
+    assert rows["text"].tolist() == ["007", "8", "9", "x", "11"]
+    assert rows["long"].tolist() == ["1", "2", "3", "4", "y" * 99]
+    assert list(rows) == [*FIRST, *cells]
+    with pytest.raises(KeyError):
+        rows["other"]
+
+
+def test_rows_that_come_later_do_not_lengthen_vectors_of_a_run_that_was_read(tmp_path: Path) -> None:
+    witness = np.linspace(0, 1, 9) / 3
+    run = written(tmp_path, [row(0, witness=witness)])
+    open_table(tmp_path, about(), COLUMNS, INDICES).append(text_lines(COLUMNS, [row(20, witness=witness)]))
+    assert len(run) == 1
+    assert run.vectors("witness").tolist() == [witness.tolist()]

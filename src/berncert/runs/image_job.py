@@ -135,7 +135,10 @@ def chosen_classifier(checkpoint: Checkpoint, settings: RunSettings) -> Classifi
 
 def digest(images: Dataset) -> str:
     """Of the pixels and the labels."""
-    return hashlib.sha256(images.images.numpy().tobytes() + images.labels.numpy().tobytes()).hexdigest()
+    checksum = hashlib.sha256()
+    for tensor in (images.images, images.labels):
+        checksum.update(tensor.contiguous().numpy().data)  # not a copy: there may be gigabytes
+    return checksum.hexdigest()
 
 
 def table_rows(method: Method, batch: Batch, found: Rows, seconds: float) -> list[dict[str, Any]]:

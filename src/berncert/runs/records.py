@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -23,29 +22,18 @@ import numpy.typing as npt
 
 from berncert.certification.status import CLAIMS, STATUSES, Claim
 from berncert.foundation.arrays import Flags, Floats
-from berncert.foundation.safe_reading import check_unpacked, parsed_json
+from berncert.foundation.safe_reading import parsed_json
+from berncert.runs.rows import TABLES, read_rows
 from berncert.runs.settings import BASE
 
 FORMAT = "berncert run 1"
 RUN = "run.json"
 PROOF = "proof.bin"
 """What `berncert-check` reads, of runs with proofs."""
-TABLES = {"certify": "certificates.tsv", "attack": "attacks.tsv"}
-"""Kind of run -> the file with its rows."""
-FIRST = ("idx", "label", "predict", "radius", "correct", "time")
-"""The columns of Cohen et al. (2019)."""
-KINDS: dict[str, tuple[type[np.generic], ...]] = {
-    **dict.fromkeys(("idx", "label", "predict", "correct"), (np.int64,)),
-    **dict.fromkeys(("radius", "fallen_at"), (np.float64,)),
-    **dict.fromkeys(("features", "witness", "counts", "row", "counterfactual"), (np.str_,)),
-}
-"""Column -> what it must be read as."""
 ALIKE = ("name", "split", "part", "shape")
 """Entries that records of the same data share, whatever images were chosen of it."""
 FIELD_DATA = ("cifar10", "cifar100", "imagenet", "mnist", "svhn")
 """Tables without a record do not name their data; the folders that they are in may."""
-LETTER_BYTES = 4
-"""Of text in numpy's arrays, in which every cell has the room of the longest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +175,7 @@ def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
     if place.is_dir():
         about = read_about(place)
         table = place / TABLES[about["kind"]]
-        rows = _read_rows(table)
+        rows = read_rows(table)
         _check_rows(table, Claim[about["claim"]], rows)
         if len(rows["idx"]) > about["data"]["images"]:
             raise ValueError(f"expected at most {about['data']['images']} rows in {table}, got {len(rows['idx'])}")
@@ -195,7 +183,7 @@ def read(path: str | PathLike[str], *, claim: Claim = Claim.UNKNOWN) -> Run:
     if place.is_file():
         if place.name in TABLES.values() and (place.parent / RUN).is_file():
             return read(place.parent)
-        rows = _read_rows(place)
+        rows = read_rows(place)
         if "status" in rows or "radius" not in rows:
             raise ValueError(
                 f"expected the folder of a run, got {place} alone; what its rows claim, and in which norm, is in {RUN}"
@@ -254,48 +242,3 @@ def _check_rows(path: Path, claim: Claim, rows: Mapping[str, npt.NDArray[Any]]) 
                 f"expected rows as they were written in {path}, got {what}, in line {int(where.argmax()) + 2}; get the "
                 "file again, or delete the folder and run its command again"
             )
-
-
-def _read_rows(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Column -> values; a last line that is not whole yet is left out."""
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"expected a table of certificates, got {path}, which is no text") from error
-    except FileNotFoundError:
-        raise ValueError(f"expected the rows of the run in {path}, got no such file; run its command again") from None
-    whole = text if path.name not in TABLES.values() else text[: text.rfind("\n") + 1]
-    lines = [line for line in whole.splitlines() if line]
-    columns = lines[0].split("\t") if lines else []
-    missing = [name for name in FIRST if name not in columns and (name != "radius" or "fallen_at" not in columns)]
-    if missing:
-        raise ValueError(
-            f"expected a table with the columns {' '.join(FIRST)}, got {path} without {', '.join(missing)}"
-        )
-    cells = [line.split("\t") for line in lines[1:]]
-    for number, row in enumerate(cells, 2):
-        if len(row) != len(columns):
-            raise ValueError(f"expected {len(columns)} columns in line {number} of {path}, got {len(row)}")
-    values = zip(*cells, strict=True) if cells else ((),) * len(columns)
-    try:
-        return {name: _column(name, column) for name, column in zip(columns, values, strict=True)}
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"expected numbers in {path}: {error}") from error
-
-
-def _column(name: str, texts: Sequence[str]) -> npt.NDArray[Any]:
-    """As whole numbers, else as numbers, else as text."""
-    check_unpacked(f"column {name}", max(map(len, texts), default=0) * len(texts) * LETTER_BYTES)
-    if name == "time":
-        return np.array([_seconds(text) for text in texts], dtype=np.float64)
-    for kind in KINDS.get(name, (np.int64, np.float64, np.str_)):
-        with suppress(ValueError, OverflowError):
-            return np.array(texts, dtype=np.str_).astype(kind)
-    raise ValueError(f"column {name} has something else")
-
-
-def _seconds(text: str) -> float:
-    """The seconds of a time like 0:00:25.247016; plain seconds are taken too."""
-    days, _, clock = text.rpartition(" day")
-    parts = [float(part) for part in clock.removeprefix("s").removeprefix(",").strip().split(":")]
-    return (float(days) if days else 0.0) * 86400 + sum(part * 60.0**i for i, part in enumerate(reversed(parts)))

@@ -20,7 +20,8 @@ from berncert.certification.proof_file import Block, ProofFile
 from berncert.certification.status import Status
 from berncert.foundation.arrays import Ints
 from berncert.foundation.folders import differences, write_whole
-from berncert.runs.records import PROOF, RUN, TABLES, read_about
+from berncert.runs.records import PROOF, RUN, read_about
+from berncert.runs.rows import TABLES
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "exact": {
@@ -183,23 +184,28 @@ def _mend(path: Path, columns: Sequence[str], indices: Ints, most: int | None = 
 
     most: rows that may remain.
     """
-    content, header = path.read_bytes(), "\t".join(columns)
-    if len(content) <= len(header) and header.startswith(content.decode("utf-8", "replace")):  # not even that is whole
-        write_whole(path, f"{header}\n".encode())
-        return 0
-    whole = content.rfind(b"\n") + 1
-    lines = content[:whole].decode("utf-8", "replace").splitlines()
-    found = [line.split("\t")[0] for line in lines[1:]]
-    expected = [str(index) for index in indices[: len(found)]]
-    if lines[:1] != [header] or found != expected or any(line.count("\t") != len(columns) - 1 for line in lines):
-        raise ValueError(f"expected the rows of this run in {path}, got others; choose another folder, or delete it")
-    kept = found[:most]
-    whole = sum(len(line) for line in content.splitlines(keepends=True)[: len(kept) + 1])
-    if whole < len(content):
-        with path.open("r+b") as file:
+    header, count, most = "\t".join(columns).encode(), 0, len(indices) if most is None else most
+    with path.open("r+b") as file:
+        first = file.readline()
+        if not first.endswith(b"\n") and header.startswith(first):  # not even that is whole
+            file.write(header[len(first) :] + b"\n")
+            return 0
+        same, whole = first == header + b"\n", len(first)
+        for line in file:
+            if not same or not line.endswith(b"\n"):
+                break
+            idx, tab, _ = line.partition(b"\t")
+            same = count < len(indices) and idx == b"%d" % indices[count] and line.count(tab) == len(columns) - 1
+            whole += len(line) if count < most else 0
+            count += 1
+        if not same:
+            raise ValueError(
+                f"expected the rows of this run in {path}, got others; choose another folder, or delete it"
+            )
+        if whole < file.seek(0, os.SEEK_END):
             file.truncate(whole)
             os.fsync(file.fileno())
-    return len(kept)
+    return min(count, most)
 
 
 def _cell(value: Any) -> str:
