@@ -1,10 +1,10 @@
 """A million certificates: the threads of one process beside one and two workers, and what an engine costs per batch.
 
-    python -m benchmarks.engines                     # a million rows; writes benchmarks/engines.json and engines.md
-    python -m benchmarks.engines --rows 20000 --out out/benchmarks
+    python -m benchmarks.engines              # a million rows; writes benchmarks/engines.json and engines.md
+    python -m benchmarks.engines --rows 20000 --compared 5000 --out out/benchmarks
 
-The model is an affine head on six features of handwritten digits, the cheapest real case: the less a row costs, the more
-an engine matters. The rows are the test digits, each again and again with other noise. Every measurement is a process
+The model is an affine head on six features of handwritten digits, the cheapest real case: the less a row costs, the
+more an engine matters. The rows are the test digits, again and again with other noise. Every measurement is a process
 of its own, they take turns, and only ratios of times travel from one machine to another.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -45,6 +45,8 @@ SETUPS = {
 }
 FIRST = next(iter(SETUPS))
 EMPTY_BATCHES = 1000
+THREADS_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Each setup says its threads itself."""
 
 
 @dataclass(frozen=True)
@@ -148,48 +150,104 @@ def empty_batches(engine: str) -> dict[str, Any]:
 
 def measured(*words: str) -> dict[str, Any]:
     """What a process of its own measures."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engines", "--one", *words], check=True, stdout=subprocess.PIPE
-    )
+    own = {name: value for name, value in os.environ.items() if name not in THREADS_VARIABLES}
+    command = [sys.executable, "-m", "benchmarks.engines", "--one", *words]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=own)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="certificates (a million)")
-    parser.add_argument("--rounds", type=int, default=1, help="of the runs (1)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="certificates of the long run (a million)")
+    parser.add_argument("--compared", type=int, default=100_000, help="of each of those that are compared (100000)")
+    parser.add_argument("--rounds", type=int, default=3, help="of the comparison (3)")
     parser.add_argument("--out", type=Path, default=HERE, metavar="DIR", help="where the record goes (here)")
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.one:
-        kind, *words = chosen.one
-        with tempfile.TemporaryDirectory() as out:
-            if kind == "run":
-                (Path(out) / "model").symlink_to(words[0])
-                print(json.dumps(one_run(Path(out), Path(words[1]), words[2], int(words[3]))))
-            else:
-                print(json.dumps(empty_batches(words[0])))
+    if not chosen.one:
+        write(chosen.out, *measure_all(chosen.rows, chosen.compared, chosen.rounds))
         return
-    record = measure_all(chosen.rows, chosen.rounds)
-    write(chosen.out, record)
+    kind, *words = chosen.one
+    with tempfile.TemporaryDirectory() as out:
+        if kind == "run":
+            (Path(out) / "model").symlink_to(words[0])
+        found = (
+            one_run(Path(out), Path(words[1]), words[2], int(words[3])) if kind == "run" else empty_batches(words[0])
+        )
+    print(json.dumps(found))
 
 
-def measure_all(rows: int, rounds: int) -> dict[str, Any]:
-    runs: list[dict[str, Any]] = []
+def measure_all(rows: int, compared: int, rounds: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """The runs that are compared, short and long runs of which the memory is, and batches without work."""
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        make_model(folder / "model")
-        sizes = {"tenth": max(1, rows // 10), "all": rows}
-        for name, count in sizes.items():
-            make_rows(folder / f"{name}.npz", count)
-        for _, (setup, (engine, threads)) in shown("running", [(r, s) for r in range(rounds) for s in SETUPS.items()]):
-            found = measured("run", str(folder / "model"), str(folder / "all.npz"), engine, str(threads))
-            runs.append({"setup": setup, **found})
-        small = measured("run", str(folder / "model"), str(folder / "tenth.npz"), "processes:2", "1")
-    batches = {engine: measured("batches", engine) for engine in ("serial", "processes:1", "processes:2", "dask:1", "dask:2")}
-    return {"rows": rows, "runs": runs, "memory": {str(rows // 10): small, str(rows): _last(runs, "processes:2")}, "batches": batches}
+        model, few, many = (str(Path(place) / name) for name in ("model", "few.npz", "many.npz"))
+        make_model(Path(model))
+        make_rows(Path(few), compared)
+        make_rows(Path(many), rows)
+        turns = shown("comparing", [setup for _ in range(rounds) for setup in SETUPS.items()])
+        runs = [{"setup": setup, **measured("run", model, few, *map(str, how))} for setup, how in turns]
+        long = [measured("run", model, data, "processes:2", "1") for data in shown("a long run", (few, many))]
+    engines = ("serial", "processes:1", "processes:2", "dask:1", "dask:2")
+    batches = [{"engine": name, **measured("batches", name)} for name in shown("batches without work", engines)]
+    return runs, long, batches
 
 
-def _last(runs: list[dict[str, Any]], setup: str) -> dict[str, Any]:
-    return next(run for run in reversed(runs) if run["setup"] == setup)
+def write(out: Path, runs: list[Any], long: list[Any], batches: list[Any]) -> None:
+    """The record, as JSON and as a page."""
+    rates = {name: median(run["rows_per_second"] for run in runs if run["setup"] == name) for name in SETUPS}
+    rows = [{"setup": name, "rate": rate, "ratio": rate / rates[FIRST]} for name, rate in rates.items()]
+    for row in rows:
+        mine = [run for run in runs if run["setup"] == row["setup"]]
+        row["first"] = median(run["first_seconds"] for run in mine)
+        row["client"] = median(run["client_cpu_us_per_row"] for run in mine)
+    sections = [
+        Section.of(
+            "compared", f"{runs[0]['rows']:,} rows, side by side", """Medians of the rounds; the first rows come after
+            the imports, and with workers after theirs. Batches of 256 rows. The scheduler of a local Dask cluster is in
+            the client's process.""",
+            [
+                Column("setup", "who works", lambda r: r["setup"]),
+                Column("rows_per_second", "rows/s", lambda r: r["rate"], number),
+                Column("ratio", "to one thread", lambda r: r["ratio"], number),
+                Column("first_seconds", "seconds to the first rows", lambda r: r["first"], number),
+                Column("client_cpu_us_per_row", "client's processor, us per row", lambda r: r["client"], number),
+            ],
+            rows,
+        ),
+        Section.of(
+            "long", "Memory of the client", """With processes:2. The images themselves are 256 bytes a row,
+            and are read before the first rows are written.""",
+            [
+                Column("rows", "rows", lambda r: r["rows"], lambda n: f"{n:,}"),
+                Column("rows_per_second", "rows/s", lambda r: r["rows_per_second"], number),
+                Column("first_mb", "peak MB after the first rows", lambda r: r["client_mb_after_first_rows"], number),
+                Column("last_mb", "after the last rows", lambda r: r["client_mb_after_last_rows"], number),
+                Column("result_mb", "with the result read", lambda r: r["client_mb_with_the_result"], number),
+                Column("proven", "PROVEN", lambda r: r["proven"], lambda n: f"{n:,}"),
+            ],
+            long,
+        ),
+        Section.of(
+            "batches", "Batches without work",
+            f"{EMPTY_BATCHES} of them, each answered with as much text as 256 rows have.",
+            [
+                Column("engine", "engine", lambda r: r["engine"]),
+                Column("ms_per_batch", "ms per batch", lambda r: r["ms_per_batch"], number),
+                Column("client_ms", "client's processor, ms", lambda r: r["client_cpu_ms_per_batch"], number),
+            ],
+            batches,
+        ),
+    ]  # fmt: skip
+    for section in sections:
+        show(Console(), section)
+    source = origin("benchmarks.engines")
+    record = source | {section.key: section.rows for section in sections} | {"runs": runs}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "engines.json").write_text(json.dumps(record, indent=1) + "\n")
+    about = f"An affine head on six features of digits. The load was {source['machine']['load']:.1f} on these cores."
+    (out / "engines.md").write_text(markdown("Engines, measured", f"{about} {made_by(source)}", sections))
+
+
+if __name__ == "__main__":
+    main()

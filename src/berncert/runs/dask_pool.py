@@ -76,10 +76,11 @@ class Dask(Pool):
         if not self.slots() and time.monotonic() - self._seen > PATIENCE_SECONDS:
             raise self._gone(f"no worker for {PATIENCE_SECONDS:g} s")
 
-    def submit(self, job: Job, item: Any, supplies: Supplies) -> Future[Any]:
+    def submit(self, job: Job, item: Any, supplies: Supplies, at: str = "") -> Future[Any]:
         ours: Future[Any] = Future()
+        place = {"workers": [at], "allow_other_workers": True} if at else {}  # others: should it be gone by then
         try:
-            theirs = self.client.submit(answer_packed, pickle.dumps((job, item, supplies)), pure=False)
+            theirs = self.client.submit(answer_packed, pickle.dumps((job, item, supplies)), pure=False, **place)
         except (OSError, RuntimeError, ValueError) as error:  # a client that was closed
             if self.client.status == "running":
                 raise

@@ -33,6 +33,8 @@ class Flight:
     began: float
     supplies: dict[str, Any] = field(default_factory=dict)
     losses: int = 0
+    at: str = ""
+    """The worker that it was handed to, if one was chosen."""
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -108,9 +110,19 @@ class Dispatcher:
         each = self.at_once if self.answered else 1
         return max(0, min(each * slots - len(self.flights), AHEAD * slots - len(self.flights) - len(self.ready)))
 
-    def _hand_out(self, item: Any, *parts: str) -> Flight:
+    def _hand_out(self, item: Any, *parts: str, at: str = "", losses: int = 0) -> Flight:
         supplies = {part: self.job.supply(part, item) for part in {*parts, *self.always}}
-        return Flight(item, self.pool.submit(self.job, item, supplies), time.monotonic(), supplies)
+        return Flight(item, self.pool.submit(self.job, item, supplies, at), time.monotonic(), supplies, losses, at)
+
+    def _supplied(self, flight: Flight, missing: MissingPartError) -> Flight:
+        """The item again, with what its worker had not, to the same worker; a model that is on its way is not sent."""
+        if missing.part in flight.supplies:
+            raise RuntimeError(f"expected a worker to take the {missing.part}, got none that did")
+        self.always |= {missing.part} & {ROWS}
+        others = (other for other in self.flights.values() if missing.where and other.at == missing.where)
+        coming = any(missing.part in other.supplies for other in others)
+        parts = () if coming else (missing.part,)
+        return self._hand_out(flight.item, *parts, at=missing.where, losses=flight.losses)
 
     def _collect(self) -> None:
         """Wait until something happens, and take what has come."""
@@ -126,10 +138,7 @@ class Dispatcher:
                 self.answered = True
                 del self.flights[number]
             except MissingPartError as missing:
-                if missing.part in flight.supplies:
-                    raise RuntimeError(f"expected a worker to take the {missing.part}, got none that did") from None
-                self.always |= {missing.part} & {ROWS}
-                self.flights[number] = self._hand_out(flight.item, missing.part)
+                self.flights[number] = self._supplied(flight, missing)
             except self.pool.lost:
                 lost = True
         now = time.monotonic()
@@ -149,9 +158,7 @@ class Dispatcher:
             if flight.future.done() and isinstance(_failure(flight.future), self.pool.lost):
                 if flight not in late:
                     self._count_loss(flight, "ended with its worker")
-                again = self._hand_out(flight.item)
-                again.losses = flight.losses
-                self.flights[number] = again
+                self.flights[number] = self._hand_out(flight.item, losses=flight.losses)
 
     def _count_loss(self, flight: Flight, what: str) -> None:
         flight.losses += 1

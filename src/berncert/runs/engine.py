@@ -45,8 +45,8 @@ class Pool:
         """How many items can be worked on at a time."""
         raise NotImplementedError
 
-    def submit(self, job: Job, item: Any, supplies: Supplies) -> Future[Any]:
-        """Hand out one item."""
+    def submit(self, job: Job, item: Any, supplies: Supplies, at: str = "") -> Future[Any]:
+        """Hand out one item; if that can be chosen, to the worker at that address."""
         raise NotImplementedError
 
     def restore(self, late: Sequence[Future[Any]]) -> None:
@@ -71,7 +71,7 @@ class Serial(Pool):
     def slots(self) -> int:
         return 1
 
-    def submit(self, job: Job, item: Any, supplies: Supplies) -> Future[Any]:
+    def submit(self, job: Job, item: Any, supplies: Supplies, at: str = "") -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(answer(job, item, supplies))
@@ -100,7 +100,7 @@ class Processes(Pool):
     def slots(self) -> int:
         return self.count
 
-    def submit(self, job: Job, item: Any, supplies: Supplies) -> Future[Any]:
+    def submit(self, job: Job, item: Any, supplies: Supplies, at: str = "") -> Future[Any]:
         try:
             return self.executor.submit(answer, job, item, supplies)
         except BrokenExecutor as error:  # found out between two looks
@@ -138,7 +138,7 @@ class Given(Pool):
         counts = (getattr(self.executor, name, None) for name in ("_max_workers", "num_workers"))
         return next((n for n in counts if isinstance(n, int) and n > 0), os.cpu_count() or 1)
 
-    def submit(self, job: Job, item: Any, supplies: Supplies) -> Future[Any]:
+    def submit(self, job: Job, item: Any, supplies: Supplies, at: str = "") -> Future[Any]:
         try:
             return self.executor.submit(answer, job, item, supplies)
         except BrokenExecutor as error:

@@ -48,11 +48,11 @@ class Job(Protocol):
 
 
 class MissingPartError(Exception):
-    """A worker has no such part: `MODEL` or `ROWS`."""
+    """A worker has no such part: `MODEL` or `ROWS`. `where`, if it is known: the address to send it to."""
 
-    def __init__(self, part: str) -> None:
-        super().__init__(part)
-        self.part = part
+    def __init__(self, part: str, where: str = "") -> None:
+        super().__init__(part, where)
+        self.part, self.where = part, where
 
 
 class RefusedWorkerError(RuntimeError):
@@ -88,8 +88,13 @@ def model_content(path: str, sha256: str, supplies: Supplies) -> bytes:
 
 
 def answer_packed(packed: bytes) -> Any:
-    """The same, of a pickle: what it holds is imported by workers only, not by who passes it on."""
-    return answer(*pickle.loads(packed))
+    """The same on a Dask worker, of a pickle: what it holds is imported by workers only, not by who passes it on."""
+    try:
+        return answer(*pickle.loads(packed))
+    except MissingPartError as missing:
+        from distributed import get_worker
+
+        raise MissingPartError(missing.part, get_worker().address) from None
 
 
 def forget() -> None:
