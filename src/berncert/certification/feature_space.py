@@ -17,6 +17,7 @@ from berncert.certification.methods import Exact
 from berncert.certification.nearest_class import solve_wanted
 from berncert.certification.results import Certificates
 from berncert.certification.status import Status
+from berncert.certification.sum_search import SumSearch
 from berncert.foundation.arrays import Floats, Ints
 from berncert.polynomial import PolynomialHead
 
@@ -114,10 +115,8 @@ def posed(head: PolynomialHead, method: Exact, norm: float | None = None) -> Sea
         return DenseSearch(pose(tensors[0], **options))
     if head.affine is not None and not head.terms:
         return AffineSearch.of(tensors[0], tensors[1], **options)
-    raise TypeError(
-        "expected a SmoothedHead, or a SumHead that is affine, got one with terms, which cannot be certified yet; "
-        "berncert.smooth(head, dim, degree) makes a dense polynomial of it where the features are few"
-    )
+    weight, bias, *coefficients = tensors
+    return SumSearch.of(weight, bias, [(t.axes, c) for t, c in zip(head.terms, coefficients)], **options)
 
 
 @dataclass(frozen=True)

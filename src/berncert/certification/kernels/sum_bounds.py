@@ -1,0 +1,286 @@
+"""Compiled kernels: a proven lower bound on the distance to the points of a box where a sum is not positive.
+
+For any price of the margin, the least of (norm / R)^p + price * margin over the box is at most (norm / R)^p at every
+point where the margin is not positive. The left side separates: axis by axis it is a search on a line. As a function
+of the price it is concave; `climb` looks for its top. For p = inf the points within a distance are a box.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.distance import length
+from berncert.certification.kernels.sums import (
+    SumMemory,
+    SumProblem,
+    cut_terms,
+    lay_lines,
+    least_of_lines,
+    line_value,
+    margin_at,
+    share_bends,
+)
+from berncert.certification.kernels.tensor import ROUNDOFF, copy
+from berncert.foundation.arrays import Floats
+
+CLIMBS = 40  # prices tried in one climb
+ROUNDS = 4  # centres tried for one box
+BISECTIONS = 16  # distances tried, for p = inf
+LINES = 0.05  # of the tolerance may be lost on the lines
+
+
+@kernel
+def trim(memory: SumMemory, x0: Floats, weight: Floats, reach: float) -> bool:
+    """The part of the box at hand within `reach` along every axis, rounded outwards; False if there is none."""
+    for j in range(x0.size):
+        low, high = memory.box_low[j], memory.box_high[j]
+        if reach < np.inf:
+            far = reach / weight[j] * (1.0 + 4.0 * ROUNDOFF)
+            low = max(low, np.nextafter(x0[j] - far, -np.inf))
+            high = min(high, np.nextafter(x0[j] + far, np.inf))
+        if low > high:
+            return False
+        memory.low[j] = low
+        memory.high[j] = high
+    return True
+
+
+@kernel
+def clip_centre(memory: SumMemory, to: Floats) -> None:
+    """Put the centre of the minorant at a point, as near as the box allows."""
+    for j in range(memory.low.size):
+        memory.centre[j] = min(memory.high[j], max(memory.low[j], to[j]))
+
+
+@kernel
+def bends_together(problem: SumProblem) -> bool:
+    """Whether a term takes several features: if not, the minorant is the margin itself."""
+    return problem.axes.size > problem.begin.size - 1
+
+
+@kernel
+def bound_distance(
+    problem: SumProblem,
+    memory: SumMemory,
+    x0: Floats,
+    weight: Floats,
+    limit: float,
+    goal: float,
+    known: float,
+    price: float,
+) -> tuple[float, float, int, float]:
+    """Of the box at hand: a bound on the distance to its points of the rival nearer than `limit`; price; where to halve.
+
+    The bound is inf if there are no such points; the axis is -1 if nothing can be gained by halving. memory.centre
+    is where to begin; memory.kept is left near where the bound's relaxation is nearest.
+    """
+    if not trim(memory, x0, weight, limit):
+        return np.inf, price, -1, 0.0
+    if problem.norm == np.inf:
+        return bound_within(problem, memory, x0, weight, limit, goal, known)
+    p = problem.norm
+    span = limit
+    if limit == np.inf:
+        for j in range(x0.size):
+            memory.least[j] = weight[j] * max(abs(memory.low[j] - x0[j]), abs(memory.high[j] - x0[j]))
+        span = length(memory.least, p)
+    if span == 0.0:
+        span = 1.0
+    for j in range(x0.size):
+        memory.scale[j] = weight[j] / span
+    clip_centre(memory, memory.centre)
+    cut_terms(problem, memory)
+    top = (goal / span) ** p * (1.0 + (4.0 * p + 64.0) * ROUNDOFF) if goal < np.inf else np.inf
+    bound, axis, place = known, -1, 0.0
+    last = -1.0
+    for turn in range(ROUNDS):
+        constant = lay_lines(problem, memory) - problem.rounding - problem.error
+        share_bends(problem, memory, x0, 1.0, price)
+        least, _, _ = least_of_lines(problem, memory, x0, constant, 0.0, 1.0, 0.0)
+        if least > 0.0:
+            return np.inf, price, -1, 0.0
+        best, price, share = climb(problem, memory, x0, constant, top, price)
+        found = span * best ** (1.0 / p) * (1.0 - (2.0 * p + 32.0) * ROUNDOFF) if best > 0.0 else 0.0
+        if found > bound or axis < 0:
+            bound = max(bound, found)
+            axis, place = worst_axis(problem, memory, x0, price, share)
+        if bound >= goal or not bends_together(problem) or best <= last * (1.0 + 0.01 * problem.tolerance):
+            break
+        last = best
+        if turn + 1 < ROUNDS:
+            clip_centre(memory, memory.kept)
+    return bound, price, axis, place
+
+
+@kernel
+def climb(
+    problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, goal: float, price: float
+) -> tuple[float, float, float]:
+    """The greatest bound found, its price (or one to go on from), and how far from memory.before to memory.after the margin is 0.
+
+    It stops at the goal, or where tangents show that it cannot be reached or that little is left to be gained.
+    """
+    d = x0.size
+    loss = LINES * problem.tolerance / d
+    bound, slope, _ = least_of_lines(problem, memory, x0, constant, 1.0, 0.0, 0.0)
+    copy(memory.least, d, memory.before)
+    copy(memory.least, d, memory.after)
+    copy(memory.least, d, memory.kept)
+    best, chosen = bound, 0.0
+    if slope <= 0.0 or best >= goal:
+        return best, chosen, 0.0
+    low, low_bound, low_slope = 0.0, bound, slope
+    high, high_bound, high_slope = np.inf, 0.0, 0.0
+    weight_low, weight_high = 1.0, 1.0  # of the secant, halved where an end stays
+    if not 0.0 < price < np.inf:
+        price = problem.norm / slope
+    for step in range(CLIMBS):
+        bound, slope, _ = least_of_lines(
+            problem, memory, x0, constant, 1.0, price, loss * max(1e-4, min(1.0, best))
+        )
+        if bound > best:
+            best, chosen = bound, price
+            copy(memory.least, d, memory.kept)
+        if best >= goal:
+            break
+        if slope > 0.0:
+            low, low_bound, low_slope = price, bound, slope
+            copy(memory.least, d, memory.before)
+            weight_low, weight_high = 1.0, 0.5 * weight_high
+        else:
+            high, high_bound, high_slope = price, bound, slope
+            copy(memory.least, d, memory.after)
+            weight_low, weight_high = 0.5 * weight_low, 1.0
+        if high == np.inf:
+            copy(memory.least, d, memory.after)
+            price *= 4.0
+            if price > 1e200:
+                break
+            continue
+        cross = (high_bound - low_bound + low_slope * low - high_slope * high) / (low_slope - high_slope)
+        most = low_bound + low_slope * (cross - low)
+        left = most - best
+        if left <= 2.0 * LINES * problem.tolerance * abs(most) or (goal < np.inf and left <= 0.2 * (goal - most)):
+            break
+        if step % 3 == 2:
+            price = cross
+        else:
+            one, two = weight_low * low_slope, -weight_high * high_slope
+            price = (low * two + high * one) / (one + two)
+        edge = 0.01 * (high - low)
+        price = min(high - edge, max(low + edge, price))
+        if not low < price < high:
+            break
+    share = low_slope / (low_slope - high_slope) if high < np.inf and low_slope > high_slope else 1.0
+    return best, chosen if chosen > 0.0 else price, share
+
+
+@kernel
+def worst_axis(
+    problem: SumProblem, memory: SumMemory, x0: Floats, price: float, share: float
+) -> tuple[int, float]:
+    """The axis that loses most, and where to halve it; (-1, 0) if none can be.
+
+    An axis loses where the best points below and above the best price differ, as no point between is as good; and
+    where the relaxation's point is not the centre, by what axes do together.
+    """
+    axis, most, place = -1, 0.0, 0.0
+    wide, widest = -1, 0.0
+    for j in range(x0.size):
+        width = memory.high[j] - memory.low[j]
+        if not width > 2.0**-44:
+            continue
+        x = memory.kept[j]
+        away = x - memory.centre[j]
+        for other in (memory.before[j], memory.after[j]):
+            if abs(other - memory.centre[j]) > abs(away):
+                away = other - memory.centre[j]
+        harm = price * memory.bend[j] * away * away
+        at = memory.centre[j] + 0.5 * away
+        between = memory.before[j] + share * (memory.after[j] - memory.before[j])
+        if memory.before[j] != memory.after[j]:
+            gap = line_value(problem, memory, x0, j, between, 1.0, price)
+            gap -= line_value(problem, memory, x0, j, x, 1.0, price)
+            gap -= price * memory.bend[j] * ((between - memory.centre[j]) ** 2 - (x - memory.centre[j]) ** 2)
+            if gap > harm:
+                at = between
+            harm = max(harm, 0.0) + max(gap, 0.0)
+        if harm > most:
+            axis, most, place = j, harm, at
+        bent = memory.bend[j] * width * width
+        if problem.degree[j] > 1:
+            bent += 1e-6 * width
+        if bent > widest:
+            wide, widest = j, bent
+    if axis < 0 and wide >= 0:
+        axis, place = wide, 0.5 * (memory.low[wide] + memory.high[wide])
+    if axis >= 0:
+        width = memory.high[axis] - memory.low[axis]
+        place = min(memory.high[axis] - 0.1 * width, max(memory.low[axis] + 0.1 * width, place))
+    return axis, place
+
+
+@kernel
+def least_margin(problem: SumProblem, memory: SumMemory, x0: Floats, tolerance: float) -> float:
+    """A lower bound of the margin on the trimmed box; memory.kept is left where the relaxation is least."""
+    d = x0.size
+    cut_terms(problem, memory)
+    clip_centre(memory, memory.centre)
+    bound = -np.inf
+    for turn in range(ROUNDS):
+        constant = lay_lines(problem, memory) - problem.error
+        share_bends(problem, memory, x0, 0.0, 1.0)
+        found, _, _ = least_of_lines(problem, memory, x0, constant, 0.0, 1.0, tolerance / d)
+        better = found > bound + 0.01 * abs(bound)
+        if found > bound:
+            bound = found
+            copy(memory.least, d, memory.kept)
+        if not bends_together(problem) or not better or turn + 1 == ROUNDS:
+            break
+        clip_centre(memory, memory.least)
+    return bound
+
+
+@kernel
+def bound_within(
+    problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, limit: float, goal: float, known: float
+) -> tuple[float, float, int, float]:
+    """As `bound_distance`, for p = inf: a distance within which the margin is positive on the box."""
+    margin = margin_at(problem, memory, memory.affine.start)
+    least = least_margin(problem, memory, x0, 1e-3 * problem.tolerance) - problem.rounding
+    if least > 0.0:
+        return limit if limit < np.inf else np.inf, 0.0, -1, 0.0
+    copy(memory.kept, x0.size, memory.before)
+    copy(memory.kept, x0.size, memory.after)
+    axis, place = worst_axis(problem, memory, x0, 1.0, 0.0)
+    far = goal if goal < np.inf else limit
+    if far == np.inf:
+        far = 0.0
+        for j in range(x0.size):
+            far = max(far, weight[j] * max(abs(memory.low[j] - x0[j]), abs(memory.high[j] - x0[j])))
+    best, at_best = known, margin
+    at_far = least
+    copy(memory.kept, x0.size, memory.before)
+    for step in range(BISECTIONS):
+        reach = far
+        if step > 0:
+            part = at_best / (at_best - at_far) if at_best > 0.0 > at_far else 0.5
+            reach = best + min(0.98, max(0.02, part)) * (far - best)
+        if not reach > best or far - best <= 0.1 * problem.tolerance * far:
+            break
+        value = np.inf
+        if trim(memory, x0, weight, reach):
+            value = least_margin(problem, memory, x0, 1e-3 * problem.tolerance) - problem.rounding
+        if value > 0.0:
+            best, at_best = reach, value
+            at_far *= 0.5
+            if step == 0:
+                break
+        else:
+            far, at_far = reach, value
+            at_best *= 0.5
+            copy(memory.kept, x0.size, memory.before)
+    copy(memory.before, x0.size, memory.kept)
+    copy(memory.before, x0.size, memory.after)
+    return best, 0.0, axis, place
