@@ -11,7 +11,10 @@ import numpy as np
 from berncert.certification.box_search import Answers, Questions, Watched, usable_cores
 from berncert.certification.kernels.affine import AffineMemory, AffineProblem, affine_value, certify_affine_rows
 from berncert.certification.kernels.problem import LARGEST_COEFFICIENT, Samples
+from berncert.certification.kernels.sums import pose_sum
 from berncert.certification.kernels.tensor import ROUNDOFF
+from berncert.certification.range_search import Found
+from berncert.certification.sum_search import SumSearch
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints
 
@@ -21,6 +24,7 @@ class AffineSearch:
     """The problem of an affine head."""
 
     problem: AffineProblem
+    exponent: int
 
     @classmethod
     def of(cls, weight: Floats, bias: Floats, *, norm: float, tolerance: float, max_boxes: int) -> AffineSearch:
@@ -36,7 +40,7 @@ class AffineSearch:
         # two logits, each within the law of `SumHead.forward`; and what underflow adds when weights are tiny
         rounding = 2.02 * (dim + 2) * ROUNDOFF * float((np.abs(bias) + np.abs(weight).sum(axis=1)).max())
         underflow = math.ldexp(8.0 * (dim + 2), -1074 - min(exponent, 0))
-        return cls(AffineProblem(weight, bias, norm, tolerance, max_boxes, rounding + underflow))
+        return cls(AffineProblem(weight, bias, norm, tolerance, max_boxes, rounding + underflow), exponent)
 
     @property
     def rounding(self) -> float:
@@ -77,5 +81,15 @@ class AffineSearch:
         return found
 
     def solve_wanted(self, questions: Questions, wanted: Ints, **options: Any) -> Answers:
-        """A wanted class among more than two is not searched for yet."""
-        raise NotImplementedError("expected a dense head, got an affine sum, for which no wanted class is searched yet")
+        """The answer to each question about a wanted class."""
+        return self._as_sum().solve_wanted(questions, wanted, **options)
+
+    def ranges(self, questions: Questions, **options: Any) -> Found:
+        """The range of each output."""
+        return self._as_sum().ranges(questions, **options)
+
+    def _as_sum(self) -> SumSearch:
+        """The same as a sum without terms, whose search has no closed form to offer but takes any question."""
+        weight, bias, norm, tolerance, max_boxes, _ = self.problem
+        problem, power = pose_sum(weight, bias, [], norm=norm, tolerance=tolerance, max_boxes=max_boxes)
+        return SumSearch(problem, power + self.exponent)

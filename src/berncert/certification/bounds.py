@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certification.box_search import Questions, Watched, patterns_of, usable_cores
-from berncert.certification.feature_space import STATUS
+from berncert.certification.box_search import Questions
+from berncert.certification.feature_space import STATUS, posed
 from berncert.certification.inputs import checked_box, checked_points
-from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, pose, without_axes
-from berncert.certification.kernels.range import range_rows
 from berncert.certification.methods import Exact
 from berncert.certification.results import Rows
-from berncert.foundation.arguments import checked_count
-from berncert.foundation.arrays import Flags, Floats, Ints
+from berncert.foundation.arrays import Floats, Ints
 from berncert.polynomial import PolynomialHead
 
 
@@ -102,18 +99,11 @@ def ranges(
         reach = around.target[:, None] / around.weight * (1 + 2.0**-50) + 2.0**-50
         low, high = np.maximum(around.low, around.features - reach), np.minimum(around.high, around.features + reach)
         around = around._replace(low=low, high=np.maximum(low, high), target=np.full_like(around.target, math.inf))
-    if head.affine is not None or len(head.terms) != 1:
-        raise TypeError(f"expected a SmoothedHead, got a {type(head).__name__}, whose ranges are not proven yet")
-    coefficients = head.in_float64().tensors[0].numpy()
-    problem = pose(coefficients, norm=method.norm, tolerance=method.tolerance, max_boxes=method.max_boxes)
-    exponent = math.frexp(float(np.abs(coefficients).max()))[1]
-    workers = usable_cores() if threads is None else checked_count("threads", threads)
-    found = _Found.empty(len(around.low), len(coefficients), head.dim)
-    for held, rows in patterns_of(around.low, around.high):
-        _search(problem, around, held, rows, workers, method.max_seconds, progress, found)
+    search = posed(head, method)
+    found = search.ranges(around, threads=threads, max_seconds=method.max_seconds, progress=progress)
     with np.errstate(over="ignore"):
-        ends = np.nextafter(np.ldexp(found.bound, exponent), -math.inf)
-        values = np.ldexp(found.value, exponent)
+        ends = np.nextafter(np.ldexp(found.bound, search.exponent), -math.inf)
+        values = np.ldexp(found.value, search.exponent)
     return Ranges(
         lower=ends[..., 0],
         upper=-ends[..., 1],
@@ -124,74 +114,6 @@ def ranges(
         status=_worse(found.status),
         boxes=found.boxes.sum(axis=2),
     )
-
-
-@dataclass(frozen=True)
-class _Found:
-    """(N, K, 2) arrays, as `range_rows` fills them, and the points, (N, K, 2, d)."""
-
-    bound: Floats
-    value: Floats
-    point: Floats
-    status: Ints
-    boxes: Ints
-
-    @classmethod
-    def empty(cls, count: int, outputs: int, dim: int) -> _Found:
-        shape = (count, outputs, 2)
-        status, boxes = (np.zeros(shape, np.int64) for _ in range(2))
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros((*shape, dim)), status, boxes)
-
-
-def _search(
-    problem: Problem,
-    around: Questions,
-    held: Ints,
-    rows: Ints,
-    threads: int,
-    max_seconds: float | None,
-    progress: bool | None,
-    found: _Found,
-) -> None:
-    """The rows that hold the same axes fixed."""
-    free = held == 0
-    centre, lo, hi, weight = (np.ascontiguousarray(part[np.ix_(rows, free)]) for part in around[:4])
-    fixed = np.ascontiguousarray(around.low[np.ix_(rows, ~free)])
-    part = _Found.empty(len(rows), len(problem.coefficients), int(free.sum()))
-    if not free.any():
-        _at_points(problem, fixed, part)
-    else:
-        samples = Samples(centre, lo, hi, weight, fixed, np.ascontiguousarray(around.target[rows]))
-
-        def work(first: int, last: int, stop: Flags, clock: Floats, own: tuple[Problem, Whole, Any]) -> None:
-            mine, whole, memory = own
-            range_rows(
-                mine, memory, whole, samples, first, last, stop, clock, part.bound, part.value, part.point, part.status,
-                part.boxes,
-            )  # fmt: skip
-
-        def prepare() -> tuple[Problem, Whole, Any]:
-            mine, whole = without_axes(problem, held)
-            return mine, whole, allocate(mine)
-
-        Watched("bounding", len(rows), threads, max_seconds, progress).run(prepare, work)
-    for all_rows, some in ((found.bound, part.bound), (found.value, part.value)):
-        all_rows[rows] = some
-    found.status[rows], found.boxes[rows] = part.status, part.boxes
-    points = np.empty((len(rows), *found.point.shape[1:]))
-    points[..., free], points[..., ~free] = part.point, fixed[:, None, None]
-    found.point[rows] = points
-
-
-def _at_points(problem: Problem, points: Floats, part: _Found) -> None:
-    """Where every axis is fixed, the value itself."""
-    from berncert.certification.kernels.search import values_at
-
-    memory = allocate(problem)
-    for i, point in enumerate(np.ascontiguousarray(points)):
-        values = values_at(problem, memory, point)
-        part.value[i] = np.stack([values, -values], axis=1)
-        part.bound[i] = part.value[i] - problem.rounding
 
 
 def _boxes(head: PolynomialHead, lower: Any, upper: Any) -> tuple[Floats, Floats]:

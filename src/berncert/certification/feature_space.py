@@ -12,9 +12,10 @@ from berncert.certification.affine_search import AffineSearch
 from berncert.certification.box_search import Answers, Questions, classify, solve
 from berncert.certification.inputs import checked_box, checked_features, checked_weights
 from berncert.certification.kernels import search
-from berncert.certification.kernels.problem import Problem, pose
+from berncert.certification.kernels.problem import Problem, exponent_of, pose
 from berncert.certification.methods import Exact
 from berncert.certification.nearest_class import solve_wanted
+from berncert.certification.range_search import Found, search_ranges
 from berncert.certification.results import Certificates
 from berncert.certification.status import Status
 from berncert.certification.sum_search import SumSearch
@@ -40,6 +41,10 @@ class Search(Protocol):
     def rounding(self) -> float:
         """How far a margin that is computed, in units of `classify`, may be from the exact one."""
 
+    @property
+    def exponent(self) -> int:
+        """Values in these units, times 2^exponent, are those of the head."""
+
     def classify(self, features: Floats) -> tuple[Ints, Floats]:
         """The class of each row, and by how much it leads."""
 
@@ -63,6 +68,16 @@ class Search(Protocol):
         progress: bool | None = None,
     ) -> Answers:
         """For each row, how far it is to the points of its box that are given the wanted class."""
+
+    def ranges(
+        self,
+        questions: Questions,
+        *,
+        threads: int | None = None,
+        max_seconds: float | None = None,
+        progress: bool | None = None,
+    ) -> Found:
+        """The range of each output over the points of each row's box within its target."""
 
 
 def certify_features(
@@ -112,11 +127,12 @@ def posed(head: PolynomialHead, method: Exact, norm: float | None = None) -> Sea
     }
     tensors = [tensor.numpy() for tensor in head.in_float64().tensors]
     if head.affine is None and len(head.terms) == 1:
-        return DenseSearch(pose(tensors[0], **options))
+        return DenseSearch(pose(tensors[0], **options), exponent_of(tensors[0]))
     if head.affine is not None and not head.terms:
         return AffineSearch.of(tensors[0], tensors[1], **options)
     weight, bias, *coefficients = tensors
-    return SumSearch.of(weight, bias, [(t.axes, c) for t, c in zip(head.terms, coefficients)], **options)
+    terms = [(term.axes, c) for term, c in zip(head.terms, coefficients, strict=True)]
+    return SumSearch.of(weight, bias, terms, **options)
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,7 @@ class DenseSearch:
     """The problem of one polynomial in all features."""
 
     problem: Problem
+    exponent: int
 
     @property
     def rounding(self) -> float:
@@ -141,6 +158,10 @@ class DenseSearch:
     def solve_wanted(self, questions: Questions, wanted: Ints, **options: Any) -> Answers:
         """The answer to each question about a wanted class."""
         return solve_wanted(self.problem, questions, wanted, **options)
+
+    def ranges(self, questions: Questions, **options: Any) -> Found:
+        """The range of each output."""
+        return search_ranges(self.problem, questions, **options)
 
 
 def certificates(found: Answers) -> Certificates:

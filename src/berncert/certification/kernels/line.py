@@ -185,7 +185,7 @@ def least_on_line(
             if lower < best - tolerance:
                 s = 0.5
                 from_s, to_s = 0.0, 1.0
-                for step in range(NEWTON_STEPS):
+                for _ in range(NEWTON_STEPS):
                     x = min(right, max(left, left + s * h))
                     value, slope, bow = curve_at(b, n, s, work)
                     value -= bend * (x - about) * (x - about)
@@ -223,7 +223,7 @@ def least_on_line(
             continue
         halve(cells, ends, height, n, 0.5, middle)
         height += 2
-    if pull > 0.0:
+    if p < np.inf:
         best_cost = cost_at(where - x0, w, p)
     return closed, where, best_cost, best_value
 

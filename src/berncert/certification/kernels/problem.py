@@ -110,7 +110,7 @@ def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int)
             f"expected coefficients below 2^1000 in magnitude, got {largest:g}, which overflows when logits are "
             "compared; divide the logits by a constant, which changes no class"
         )
-    exponent = math.frexp(largest)[1]
+    exponent = exponent_of(coefficients)
     sizes = np.array(coefficients.shape[1:], np.int64)
     degree, dim = int(sizes.max()) - 1, sizes.size
     # two logits, each within the law of `bernstein.evaluate`; and what underflow adds when coefficients are tiny
@@ -129,6 +129,11 @@ def pose(coefficients: Floats, *, norm: float, tolerance: float, max_boxes: int)
         max_boxes=max_boxes,
         rounding=rounding + underflow,
     )
+
+
+def exponent_of(coefficients: Floats) -> int:
+    """The power of two by which coefficients are scaled to magnitudes of at most 1."""
+    return math.frexp(float(np.abs(coefficients).max()))[1]
 
 
 def without_axes(problem: Problem, held: Ints) -> tuple[Problem, Whole]:

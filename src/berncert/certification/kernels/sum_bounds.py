@@ -70,7 +70,7 @@ def bound_distance(
     known: float,
     price: float,
 ) -> tuple[float, float, int, float]:
-    """Of the box at hand: a bound on the distance to its points of the rival nearer than `limit`; price; where to halve.
+    """A bound on the distance to the rival's points in the box at hand nearer than `limit`; price; where to halve.
 
     The bound is inf if there are no such points; the axis is -1 if nothing can be gained by halving. memory.centre
     is where to begin; memory.kept is left near where the bound's relaxation is nearest.
@@ -104,7 +104,7 @@ def bound_distance(
         found = span * best ** (1.0 / p) * (1.0 - (2.0 * p + 32.0) * ROUNDOFF) if best > 0.0 else 0.0
         if found > bound or axis < 0:
             bound = max(bound, found)
-            axis, place = worst_axis(problem, memory, x0, price, share)
+            axis, place = worst_axis(problem, memory, x0, 1.0, price, share)
         if bound >= goal or not bends_together(problem) or best <= last * (1.0 + 0.01 * problem.tolerance):
             break
         last = best
@@ -117,7 +117,9 @@ def bound_distance(
 def climb(
     problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, goal: float, price: float
 ) -> tuple[float, float, float]:
-    """The greatest bound found, its price (or one to go on from), and how far from memory.before to memory.after the margin is 0.
+    """The greatest bound found, its price (or one to go on from), and a share.
+
+    The share is how far from memory.before to memory.after the margin is 0.
 
     It stops at the goal, or where tangents show that it cannot be reached or that little is left to be gained.
     """
@@ -136,9 +138,7 @@ def climb(
     if not 0.0 < price < np.inf:
         price = problem.norm / slope
     for step in range(CLIMBS):
-        bound, slope, _ = least_of_lines(
-            problem, memory, x0, constant, 1.0, price, loss * max(1e-4, min(1.0, best))
-        )
+        bound, slope, _ = least_of_lines(problem, memory, x0, constant, 1.0, price, loss * max(1e-4, min(1.0, best)))
         if bound > best:
             best, chosen = bound, price
             copy(memory.least, d, memory.kept)
@@ -178,7 +178,7 @@ def climb(
 
 @kernel
 def worst_axis(
-    problem: SumProblem, memory: SumMemory, x0: Floats, price: float, share: float
+    problem: SumProblem, memory: SumMemory, x0: Floats, pull: float, price: float, share: float
 ) -> tuple[int, float]:
     """The axis that loses most, and where to halve it; (-1, 0) if none can be.
 
@@ -200,8 +200,8 @@ def worst_axis(
         at = memory.centre[j] + 0.5 * away
         between = memory.before[j] + share * (memory.after[j] - memory.before[j])
         if memory.before[j] != memory.after[j]:
-            gap = line_value(problem, memory, x0, j, between, 1.0, price)
-            gap -= line_value(problem, memory, x0, j, x, 1.0, price)
+            gap = line_value(problem, memory, x0, j, between, pull, price)
+            gap -= line_value(problem, memory, x0, j, x, pull, price)
             gap -= price * memory.bend[j] * ((between - memory.centre[j]) ** 2 - (x - memory.centre[j]) ** 2)
             if gap > harm:
                 at = between
@@ -253,7 +253,7 @@ def bound_within(
         return limit if limit < np.inf else np.inf, 0.0, -1, 0.0
     copy(memory.kept, x0.size, memory.before)
     copy(memory.kept, x0.size, memory.after)
-    axis, place = worst_axis(problem, memory, x0, 1.0, 0.0)
+    axis, place = worst_axis(problem, memory, x0, 0.0, 1.0, 0.0)
     far = goal if goal < np.inf else limit
     if far == np.inf:
         far = 0.0
@@ -284,3 +284,62 @@ def bound_within(
     copy(memory.before, x0.size, memory.kept)
     copy(memory.before, x0.size, memory.after)
     return best, 0.0, axis, place
+
+
+@kernel
+def bound_value(
+    problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, target: float, tolerance: float, known: float
+) -> tuple[float, int, float]:
+    """Of the box at hand: a lower bound of the margin over its points within the target; the axis and place to halve.
+
+    A multiplier of the ball takes the place of the price: margin + pull ((norm / target)^p - 1) is no more than the
+    margin there. The bound is inf if there are no such points.
+    """
+    if not trim(memory, x0, weight, target):
+        return np.inf, -1, 0.0
+    for j in range(x0.size):
+        memory.scale[j] = weight[j] / target if target < np.inf else 0.0
+    pull, bound = 0.0, known
+    if target == np.inf:
+        bound = max(known, least_margin(problem, memory, x0, tolerance))
+        copy(memory.kept, x0.size, memory.before)
+        copy(memory.kept, x0.size, memory.after)
+    else:
+        cut_terms(problem, memory)
+        clip_centre(memory, memory.centre)
+        for _ in range(ROUNDS):
+            constant = lay_lines(problem, memory) - problem.error
+            share_bends(problem, memory, x0, pull, 1.0)
+            found, pull = climb_ball(problem, memory, x0, constant, tolerance, pull)
+            better = found > bound + 0.1 * tolerance
+            bound = max(bound, found)
+            if not better:
+                break
+            clip_centre(memory, memory.after)
+    axis, place = worst_axis(problem, memory, x0, pull, 1.0, 0.5)
+    return bound, axis, place
+
+
+@kernel
+def climb_ball(
+    problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, tolerance: float, pull: float
+) -> tuple[float, float]:
+    """The greatest of the bounds that multipliers of the ball give, and its multiplier: concave, as in `climb`."""
+    best, chosen, low, high, steep = -np.inf, 0.0, 0.0, np.inf, np.inf
+    copy(memory.centre, x0.size, memory.after)
+    for _ in range(CLIMBS):
+        found, value, cost = least_of_lines(problem, memory, x0, constant, pull, 1.0, 0.1 * tolerance / x0.size)
+        found -= pull * (1.0 + (4.0 * problem.norm + 64.0) * ROUNDOFF)
+        if found > best:
+            best, chosen = found, pull
+            copy(memory.least, x0.size, memory.kept)
+        if cost > 1.0:
+            low, steep = pull, cost - 1.0
+            copy(memory.least, x0.size, memory.before)
+        else:
+            high = pull
+            copy(memory.least, x0.size, memory.after)
+        if high < np.inf and ((high - low) * steep <= 0.05 * tolerance or high - low <= 1e-12 * high):
+            break
+        pull = max(2.0 * pull, abs(value) + tolerance) if high == np.inf else 0.5 * (low + high)
+    return best, chosen

@@ -101,7 +101,7 @@ def certify_sum(
     upper, winner = first_sum_witness(problem, memory, x0, low, high, weight, target, predicted, witness)
     if given < 0 and lead <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, 0
-    tree.count[:] = 0
+    tree.counts[:] = 0
     closed = np.inf
     for k in range(values.size):
         if k != predicted:
@@ -142,13 +142,13 @@ def grow(
     boxes = x0.size - x0.size
     short, late = False, False
     room = tree.parent.size - 2
-    while tree.count[1] > 0:
+    while tree.counts[1] > 0:
         goal = upper * (1.0 - SPENT * problem.tolerance) if target == np.inf else target
         least = tree.bound[tree.heap[0]]
         if least >= goal or upper < target < np.inf:
             break
         late = expired(clock, 1.0)
-        short = boxes >= problem.max_boxes or tree.count[0] >= room or stop[0]
+        short = boxes >= problem.max_boxes or tree.counts[0] >= room or stop[0]
         if late or short:
             break
         box = pop(tree)
@@ -176,7 +176,7 @@ def grow(
                 closed = min(closed, tree.bound[child])
     if upper < target < np.inf:
         return 0.0, upper, winner, boxes, short, late  # decided
-    if tree.count[1] > 0:
+    if tree.counts[1] > 0:
         closed = min(closed, tree.bound[tree.heap[0]])
     return closed, upper, winner, boxes, short, late
 
@@ -253,17 +253,16 @@ def first_sum_witness(
 ) -> tuple[float, int]:
     """(upper, rival) from the rivals that their slopes let come nearest; (inf, -1) if none is found."""
     quick = memory.affine.quick
-    upper, winner = np.inf, -1
-    done = np.full(FEW, -1)
-    for i in range(min(FEW, quick.size - 1)):
-        rival = -1
+    upper, winner, last = np.inf, -1, -1
+    for _ in range(min(FEW, quick.size - 1)):
+        rival = -1  # the next after the last, in the order of bounds and numbers
         for k in range(quick.size):
-            fresh = k != predicted
-            for other in done[:i]:
-                fresh = fresh and k != other
-            if fresh and (rival < 0 or quick[k] < quick[rival]):
+            fresh = last < 0 or quick[k] > quick[last] or (quick[k] == quick[last] and k > last)
+            if k != predicted and fresh and (rival < 0 or quick[k] < quick[rival]):
                 rival = k
-        done[i] = rival
+        if rival < 0:
+            break
+        last = rival
         if quick[rival] < upper and not upper < target < np.inf:
             margin_of(problem, memory, predicted, rival)
             copy(memory.affine.start, x0.size, memory.x)

@@ -20,7 +20,7 @@ class Tree(NamedTuple):
     """Boxes by number; the heap holds the numbers of those that are open."""
 
     heap: Ints
-    count: Ints
+    counts: Ints
     """(2,): of the boxes, and of those on the heap."""
     parent: Ints
     cut_axis: Ints
@@ -38,17 +38,19 @@ class Tree(NamedTuple):
 
 def allocate_tree(boxes: int) -> Tree:
     """Room for so many boxes; what is never touched is never given by the operating system."""
-    ints, floats = (lambda: np.empty(boxes, np.int64)), (lambda: np.empty(boxes))
+    ints = [np.empty(boxes, np.int64) for _ in range(5)]
+    floats = [np.empty(boxes) for _ in range(5)]
+    counts = np.zeros(2, np.int64)
     return Tree(
-        ints(), np.zeros(2, np.int64), ints(), ints(), floats(), floats(), ints(), floats(), floats(), ints(), floats()
+        ints[0], counts, ints[1], ints[2], floats[0], floats[1], ints[3], floats[2], floats[3], ints[4], floats[4]
     )
 
 
 @kernel
 def plant(tree: Tree, parent: int, axis: int, low: float, high: float, rival: int, bound: float, price: float) -> int:
     """A new box: its number. It is not on the heap yet."""
-    i = tree.count[0]
-    tree.count[0] += 1
+    i = tree.counts[0]
+    tree.counts[0] += 1
     tree.parent[i], tree.cut_axis[i], tree.cut_low[i], tree.cut_high[i] = parent, axis, low, high
     tree.rival[i], tree.bound[i], tree.price[i], tree.axis[i], tree.place[i] = rival, bound, price, ROOT, 0.0
     return int(i)
@@ -63,8 +65,8 @@ def before_in_heap(tree: Tree, one: int, two: int) -> bool:
 @kernel
 def push(tree: Tree, box: int) -> None:
     """Put a box on the heap."""
-    at = tree.count[1]
-    tree.count[1] += 1
+    at = tree.counts[1]
+    tree.counts[1] += 1
     while at > 0 and before_in_heap(tree, box, tree.heap[(at - 1) // 2]):
         tree.heap[at] = tree.heap[(at - 1) // 2]
         at = (at - 1) // 2
@@ -75,8 +77,8 @@ def push(tree: Tree, box: int) -> None:
 def pop(tree: Tree) -> int:
     """Take the first box off the heap."""
     first = tree.heap[0]
-    tree.count[1] -= 1
-    n = tree.count[1]
+    tree.counts[1] -= 1
+    n = tree.counts[1]
     box = tree.heap[n]
     at = 0
     while 2 * at + 1 < n:

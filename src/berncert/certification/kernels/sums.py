@@ -18,7 +18,14 @@ import numpy as np
 
 from berncert.certification.kernels.affine import AffineMemory
 from berncert.certification.kernels.compiled import kernel
-from berncert.certification.kernels.line import MOST_HALVINGS, add_elevated, cost_at, curve_at, least_on_line, restrict_axis
+from berncert.certification.kernels.line import (
+    MOST_HALVINGS,
+    add_elevated,
+    cost_at,
+    curve_at,
+    least_on_line,
+    restrict_axis,
+)
 from berncert.certification.kernels.problem import LARGEST_COEFFICIENT
 from berncert.certification.kernels.tensor import ROUNDOFF, basis, contract, copy, value_and_gradient, value_at
 from berncert.foundation.arrays import Floats, Ints
@@ -201,7 +208,8 @@ def allocate_sum(problem: SumProblem) -> SumMemory:
         mix=np.zeros(classes), margin=np.empty(n), cut=np.empty(n), slope=np.empty(dim), lines=np.empty((dim, widest)),
         together=np.empty(pairs), **{name: np.empty(dim) for name in ("load", "bear", "bend")},
         **{name: np.empty(dim) for name in ("box_low", "box_high", "low", "high", "centre")},
-        **{name: np.empty(dim) for name in ("least", "before", "after", "kept", "x", "gradient", "scale")}, here=np.empty(room), there=np.empty(room),
+        **{name: np.empty(dim) for name in ("least", "before", "after", "kept", "x", "gradient", "scale")},
+        here=np.empty(room), there=np.empty(room),
         scratch=np.empty((4, widest + 2)), point=np.empty(axes), partial=np.empty(axes),
         cells=np.empty((MOST_HALVINGS + 6, widest)), ends=np.empty((MOST_HALVINGS + 6, 3)), work=np.empty(widest + 2),
     )  # fmt: skip
@@ -292,7 +300,7 @@ def cut_terms(problem: SumProblem, memory: SumMemory) -> None:
 
 @kernel
 def lay_lines(problem: SumProblem, memory: SumMemory) -> float:
-    """The minorant of the margin on the box, around memory.centre: its constant; the rest goes to lines and together."""
+    """The minorant of the margin on the box, around memory.centre: its constant; the rest is left in memory."""
     constant = constant_of(problem, memory)
     for j in range(memory.low.size):
         n = problem.degree[j]
@@ -434,7 +442,9 @@ def bearable(problem: SumProblem, memory: SumMemory, x0: Floats, j: int, pull: f
 
 
 @kernel
-def line_value(problem: SumProblem, memory: SumMemory, x0: Floats, j: int, x: float, pull: float, price: float) -> float:
+def line_value(
+    problem: SumProblem, memory: SumMemory, x0: Floats, j: int, x: float, pull: float, price: float
+) -> float:
     """What an axis adds at x, without bends."""
     width = memory.high[j] - memory.low[j]
     s = min(1.0, max(0.0, (x - memory.low[j]) / width)) if width > 0.0 else 0.0
