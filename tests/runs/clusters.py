@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -38,12 +39,11 @@ class Cluster:
         return self.start("scheduler", "--host", "127.0.0.1", "--port", str(port), *options)
 
     def scheduler_address(self) -> str:
-        import json
-
-        while not self.file.exists():
+        while True:
+            with suppress(FileNotFoundError, json.JSONDecodeError):  # not there yet, or not whole
+                return str(json.loads(self.file.read_text())["address"])
             assert self.scheduler.poll() is None, self.logs()
             time.sleep(0.05)
-        return str(json.loads(self.file.read_text())["address"])
 
     def add_worker(self, *options: str, path: str = "") -> subprocess.Popen[bytes]:
         usual = ["--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(self.folder)]

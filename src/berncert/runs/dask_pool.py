@@ -37,7 +37,11 @@ class Dask(Pool):
             self.cluster = distributed.LocalCluster(
                 threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
             )
-        self._connect()
+        try:
+            self._connect()
+        except BaseException as error:  # nobody else closes what was opened so far
+            self.__exit__(type(error))
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
