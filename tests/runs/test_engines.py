@@ -153,6 +153,8 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
     job, pool = Squares(tmp_path / "notes", seconds=0.1), engine_of("dask:tcp://127.0.0.1:9")
     with pytest.raises(RuntimeError, match=r"expected a Dask scheduler with workers at tcp://127\.0\.0\.1:9, got none"):
         squares(pool, job)
+    with pytest.raises(RuntimeError, match=r"missing\.json, got none \(there is no such file\)"):
+        squares(engine_of(f"dask:{tmp_path / 'missing.json'}"), job)
     message = "start dask scheduler and dask worker, and repeat the command"
     with cluster(tmp_path / "cluster", workers=0) as made, pytest.raises(RuntimeError, match=message):
         squares(engine_of(f"dask:{made.address}"), job)
@@ -167,6 +169,12 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
         ("processes:-1", "N >= 1, got '-1'"),
         ("serial:4", "expected engine serial, got serial:4"),
         ("", "expected engine to be serial, processes:N, dask"),
+        (
+            "dask:nonsense",
+            "expected engine dask:ADDRESS, e.g. dask:tcp://10.0.0.1:8786, or dask:SCHEDULER.json, got 'nons",
+        ),
+        ("dask:tcp://", "got 'tcp://'"),
+        ("dask:http://host:1", "got 'http://host:1'"),
     ],
 )
 def test_what_is_no_engine_is_an_error_that_says_so(text: str, message: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Self
 
 from berncert.runs.engine import LostWorkerError, Pool, failed
@@ -16,6 +18,8 @@ from berncert.runs.worker import Job, Supplies, answer_packed
 
 PATIENCE_SECONDS = 60.0
 """How long a cluster may be without a scheduler, or without workers, before the run gives up."""
+ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:\d+|inproc://\S+|.+\.json")
+"""Where a scheduler may be: as Dask writes it, or a scheduler file."""
 SECONDS_BETWEEN_COUNTS = 1.0
 SECONDS_OF_RESTART = 30.0
 
@@ -24,6 +28,10 @@ class Dask(Pool):
     """Tasks of a Dask client; workers, dashboards, TLS and what is retried are Dask's."""
 
     def __init__(self, address: str = "") -> None:
+        if address and not ADDRESS.fullmatch(address):
+            raise ValueError(
+                f"expected engine dask:ADDRESS, e.g. dask:tcp://10.0.0.1:8786, or dask:SCHEDULER.json, got {address!r}"
+            )
         self.address, self.name = address, f"dask:{address}" if address else "dask"
         self.client: Any = None
         self.cluster: Any = None
@@ -52,6 +60,11 @@ class Dask(Pool):
 
     def _connect(self) -> None:
         distributed, by_file = _distributed(), self.address.endswith(".json")
+        end = time.monotonic() + PATIENCE_SECONDS
+        while by_file and not Path(self.address).exists():  # Dask's client would wait for ever
+            if time.monotonic() > end:
+                raise self._gone("there is no such file")
+            time.sleep(0.1)
         place = {"scheduler_file": self.address} if by_file else {"address": self.cluster or self.address}
         try:
             self.client = distributed.Client(**place, timeout=PATIENCE_SECONDS, set_as_default=False)
