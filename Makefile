@@ -28,6 +28,7 @@ bench: $(READY)  ## side-by-side measurements, written to benchmarks/: half an h
 	$(PYTHON) -m benchmarks.startup
 	$(PYTHON) -m benchmarks.certifiers
 	$(PYTHON) -m benchmarks.tables
+	$(PYTHON) -m benchmarks.sums
 	$(PYTHON) -m benchmarks.engines
 
 docs: $(READY)  ## the documentation site, into out/site
