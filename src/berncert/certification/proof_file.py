@@ -77,13 +77,17 @@ class ProofFile:
     def append(self, blocks: Sequence[Block]) -> None:
         """Append blocks; on the disk when this returns."""
         with self.path.open("ab") as raw:
-            for kind, content in blocks:
-                head = kind.encode().ljust(4) + struct.pack("<Q", len(content))
-                self.digest = hashlib.sha256(self.digest + head + content).digest()
-                raw.write(head + content + self.digest)
-                self.rows += kind == "ROW"
+            for part in blocks:
+                raw.write(self._sealed(part))
             raw.flush()
             os.fsync(raw.fileno())
+
+    def _sealed(self, part: Block) -> bytes:
+        """The bytes of the next block, with its checksum."""
+        head = part.kind.encode().ljust(4) + struct.pack("<Q", len(part.content))
+        self.digest = hashlib.sha256(self.digest + head + part.content).digest()
+        self.rows += part.kind == "ROW"
+        return head + part.content + self.digest
 
     def end(self) -> None:
         """Append the last block, without which the file is refused."""
@@ -103,4 +107,5 @@ def _next(file: BinaryIO, digest: bytes) -> tuple[str, bytes] | None:
 
 def write_proofs(path: str | PathLike[str], blocks: Sequence[Block]) -> None:
     """A whole file of these blocks."""
-    ProofFile.new(Path(path), blocks).end()
+    file, rows = ProofFile(Path(path)), sum(part.kind == "ROW" for part in blocks)
+    file.path.write_bytes(b"".join(file._sealed(part) for part in (*blocks, block("END", {"rows": rows}))))

@@ -46,6 +46,7 @@ class Desk(NamedTuple):
 
     heads: Floats
     """(K, N): all classes on the first box."""
+    matrices: Floats
     path: Floats
     centre: Floats
     half: Floats
@@ -71,10 +72,11 @@ def new_desk(classes: int, sizes: Ints) -> Desk:
     n, d, widest = int(np.prod(sizes)), sizes.size, int(sizes.max())
     line = {name: np.zeros(d) for name in ("slope", "linear", "rates", "t", "y", "z")}
     return Desk(
-        heads=np.empty((classes, n)), path=np.empty((DEPTH + 1, n)), centre=np.empty((DEPTH + 1, d)),
-        half=np.empty((DEPTH + 1, d)), here=np.empty(2 * n + 16), there=np.empty(2 * n + 16),
-        scratch=np.empty((widest + 3, widest)), net=np.empty((d + 5, max(64, widest))), prefix=np.empty((d + 1, d + 2)),
-        odometer=np.empty(d, np.int64), curvature=np.zeros((d, d)), matrix=np.zeros((d, d)), ones=np.ones(d), **line,
+        heads=np.empty((classes, n)), matrices=np.zeros((d, widest, widest)), path=np.empty((DEPTH + 1, n)),
+        centre=np.empty((DEPTH + 1, d)), half=np.empty((DEPTH + 1, d)), here=np.empty(2 * n + 16),
+        there=np.empty(2 * n + 16), scratch=np.empty((widest + 3, widest)), net=np.empty((d + 5, max(64, widest))),
+        prefix=np.empty((d + 1, d + 2)), odometer=np.empty(d, np.int64), curvature=np.zeros((d, d)),
+        matrix=np.zeros((d, d)), ones=np.ones(d), **line,
     )  # fmt: skip
 
 
@@ -86,8 +88,9 @@ def record_row(
 
     The first is -1 where no proof was found with so many tags at the most, -2 where the arrays are too short for them.
     """
+    restrictions(sizes, claim.low, claim.high, desk.matrices)
     for k in range(len(coefficients)):
-        on_box(coefficients[k], sizes, claim.low, claim.high, desk, desk.heads[k])
+        on_box(coefficients[k], sizes, desk.matrices, desk, desk.heads[k])
     used = hinted = 0
     for k in range(len(coefficients)):
         if k != claim.predicted:
@@ -100,25 +103,39 @@ def record_row(
 
 
 @kernel
-def on_box(b: Floats, sizes: Ints, low: Floats, high: Floats, desk: Desk, out: Floats) -> None:
-    """The coefficients on a box inside the cube: each is the blossom of a line at so many lows and highs."""
+def restrictions(sizes: Ints, low: Floats, high: Floats, out: Floats) -> None:
+    """For each axis the matrix from coefficients on [0, 1] to those on [low, high], (d, n + 1, n + 1).
+
+    Coefficient k is the blossom of the line at n - k lows and k highs, which is linear in the coefficients.
+    """
+    for j in range(sizes.size):
+        size = sizes[j]
+        for k in range(size):
+            line = out[j, k]
+            line[:] = 0.0
+            line[0] = 1.0
+            for step in range(1, size):
+                x = high[j] if step <= k else low[j]
+                for m in range(step, 0, -1):
+                    line[m] = (1.0 - x) * line[m] + x * line[m - 1]
+                line[0] *= 1.0 - x
+
+
+@kernel
+def on_box(b: Floats, sizes: Ints, matrices: Floats, desk: Desk, out: Floats) -> None:
+    """The coefficients on a box inside the cube: each axis by its matrix."""
     n = b.size
     copy(b, n, desk.here)
     here, there = desk.here, desk.there
-    line = desk.scratch[0]
-    rest = n
     for j in range(sizes.size):
         size = sizes[j]
         rest = n // size
         for i in range(rest):
             for k in range(size):
+                total = 0.0
                 for m in range(size):
-                    line[m] = here[m * rest + i]
-                for step in range(1, size):
-                    x = high[j] if step <= k else low[j]
-                    for m in range(size - step):
-                        line[m] = (1.0 - x) * line[m] + x * line[m + 1]
-                there[i * size + k] = line[0]  # this axis becomes the last
+                    total += matrices[j, k, m] * here[m * rest + i]
+                there[i * size + k] = total  # this axis becomes the last
         here, there = there, here
     copy(here, n, out)
 
