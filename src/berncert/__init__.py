@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from berncert.polynomial import SumHead as SumHead
     from berncert.polynomial import choose_degree as choose_degree
     from berncert.polynomial import smooth as smooth
+    from berncert.reporting.diagnosis import Diagnosis as Diagnosis
+    from berncert.reporting.diagnosis import diagnose as diagnose
     from berncert.training.certified_loss import certified_loss as certified_loss
     from berncert.training.loop import train as train
 
@@ -66,6 +68,7 @@ _HOMES = {
     "polynomial": (
         "Fidelity", "PolynomialHead", "SmoothedHead", "SmoothingWarning", "SumHead", "choose_degree", "smooth",
     ),
+    "reporting.diagnosis": ("Diagnosis", "diagnose"),
     "training.certified_loss": ("certified_loss",),
     "training.loop": ("train",),
 }  # fmt: skip

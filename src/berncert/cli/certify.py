@@ -6,8 +6,10 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
+from berncert.certification.status import Claim
 from berncert.cli import output
 from berncert.cli.flags import (
     add_data_dir,
@@ -22,6 +24,9 @@ from berncert.cli.flags import (
 from berncert.models.source_settings import SourceSettings
 from berncert.runs.records import PROOF, Run
 from berncert.runs.settings import METHODS, RunSettings
+
+if TYPE_CHECKING:
+    from berncert.models.checkpoint import Checkpoint
 
 EXAMPLES = """\
 examples:
@@ -74,21 +79,41 @@ def add_run(parser: argparse.ArgumentParser, kind: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Certify, and print the certified accuracy."""
-    show(execute_run(arguments, "certify"), arguments.json)
+    """Certify, and print the certified accuracy; where radii are small, why."""
+    run = execute_run(arguments, "certify")
+    show(run, arguments.json)
+    if not arguments.json and run.claim is Claim.PROVEN and run.decided_at is None:
+        _diagnose(run, arguments)
+
+
+def _diagnose(run: Run, arguments: argparse.Namespace) -> None:
+    """Say why radii are small, if they are: from a few of the images that are correct."""
+    from berncert.reporting.diagnosis import MOST_IMAGES, diagnose, small_radius
+    from berncert.runs.execute import chosen_images, with_data
+    from berncert.runs.image_job import chosen_classifier
+
+    places = run.correct.nonzero()[0]
+    radii = sorted(run.radius[places].tolist())
+    if not radii or radii[len(radii) // 2] >= small_radius(run.norm):
+        return
+    settings = settings_of(RunSettings, arguments)
+    checkpoint = open_named(arguments, settings)
+    few = places[:MOST_IMAGES].tolist()
+    wanted = replace(with_data(checkpoint, settings), limit=few[-1] + 1)
+    images = chosen_images(wanted, data_dir=arguments.data_dir, progress=False).images[few]
+    diagnosis = diagnose(chosen_classifier(checkpoint, settings), images, norm=run.norm, progress=False)
+    output.console().print(str(diagnosis), soft_wrap=True, highlight=False, markup=False)
 
 
 def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
     """The run that the flags describe."""
     from berncert.hardware import use_threads
     from berncert.runs.execute import default_folder, execute  # --help needs no torch
-    from berncert.runs.own_models import open_for_data
 
     use_threads(arguments.threads)
     methods, settings = METHODS[kind], settings_of(RunSettings, arguments)
     method = settings_of(methods[arguments.method], arguments, methods.values())
-    source = settings_of(SourceSettings, arguments)
-    checkpoint = open_for_data(arguments.model, source, settings, data_dir=arguments.data_dir)
+    checkpoint = open_named(arguments, settings)
     return execute(
         checkpoint,
         method,
@@ -101,6 +126,14 @@ def execute_run(arguments: argparse.Namespace, kind: str) -> Run:
         timeout=arguments.timeout,
         command=shlex.join(["berncert", *sys.argv[1:]]),
     )
+
+
+def open_named(arguments: argparse.Namespace, settings: RunSettings) -> Checkpoint:
+    """The model that is named, for the data that the settings name."""
+    from berncert.runs.own_models import open_for_data  # --help needs no torch
+
+    source = settings_of(SourceSettings, arguments)
+    return open_for_data(arguments.model, source, settings, data_dir=arguments.data_dir)
 
 
 def show(run: Run, as_json: bool) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from berncert.certification.methods import Exact
 from berncert.cli import output
+from berncert.cli.certify import open_named
 from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
-from berncert.models.source_settings import SourceSettings
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.settings import RunSettings
@@ -57,14 +57,12 @@ def run(arguments: argparse.Namespace) -> None:
     from berncert.reporting.explanation import explain, read_sample  # --help needs no torch
     from berncert.runs.execute import check_provable, with_data
     from berncert.runs.image_job import chosen_classifier
-    from berncert.runs.own_models import open_for_data
 
     if arguments.no_picture and arguments.out is not None:
         raise ValueError("expected --out or --no-picture, got both")
     settings, method = settings_of(RunSettings, arguments), settings_of(Exact, arguments)
     picture = None if arguments.out is None else file_path(arguments.out, PICTURES)
-    source = settings_of(SourceSettings, arguments)
-    checkpoint = open_for_data(arguments.model, source, settings, data_dir=arguments.data_dir)
+    checkpoint = open_named(arguments, settings)
     check_provable(method, settings)
     model = chosen_classifier(checkpoint, settings)
     settings = with_data(checkpoint, settings)
