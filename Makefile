@@ -43,7 +43,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv with PyTorch and the rest: a few minutes"
 	python3 -m venv .venv
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@echo "compiling the proof search, once: about half a minute"
+	@echo "compiling the proof search, once: ten to twenty seconds"
 	$(PYTHON) -c "import berncert, torch; berncert.certify(berncert.SmoothedHead(torch.eye(2)), [[0.2]])"
 	touch $@
 

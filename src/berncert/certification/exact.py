@@ -103,7 +103,7 @@ def certify(
         arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
         `Classifier`, the network's weights are in the file, and the claim is about it in real arithmetic.
 
-    The first call on a machine compiles the search, which takes about half a minute; later ones load it from a cache.
+    The first call on a machine compiles the search, which takes ten to twenty seconds; later ones load it from a cache.
     Ctrl-C stops within a moment.
 
     Example:

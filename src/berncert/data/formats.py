@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 
 from berncert.foundation.arrays import Ints
 from berncert.foundation.safe_reading import check_unpacked
@@ -70,7 +69,9 @@ def read_idx(images: bytes, labels: bytes) -> Batch:
 def read_mat(content: bytes) -> Batch:
     """SVHN's MATLAB file, with X (H, W, 3, N) and y (N, 1), in which the digit 0 has the label 10."""
     try:
-        found = scipy.io.loadmat(io.BytesIO(content), variable_names=["X", "y"])  # type: ignore[arg-type]
+        from scipy.io import loadmat  # slow to import, and for one data set alone
+
+        found = loadmat(io.BytesIO(content), variable_names=["X", "y"])  # type: ignore[arg-type]
     except Exception as error:  # scipy's parser can raise anything
         raise ValueError(f"expected a MATLAB 5 file, got one that cannot be read: {error}") from error
     images, labels = found.get("X"), found.get("y")

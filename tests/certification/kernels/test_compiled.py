@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 import berncert
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import kernel, part
 
 PROGRAM = """
 import numpy
 from berncert.certification.kernels import compiled, minorant
+moment_weights = compiled.kernel(minorant.moment_weights)
 linear, square = numpy.empty(3), numpy.empty(3)
 slope, mean = numpy.empty(3), numpy.empty(3)
-minorant.moment_weights(3, mean, linear, square)  # calls nodes, of the same file; both are kept
+moment_weights(3, mean, linear, square)  # calls nodes, a part
 print(mean[0])
 """
 
@@ -50,3 +51,30 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same(monkeypatch
 
     monkeypatch.setattr("numba.core.dispatcher.FunctionCache", refuse)
     assert kernel(double)(1.5) == 3.0
+
+
+@part
+def halved(x: float) -> float:
+    return x / 2
+
+
+@part
+def quarter(x: float) -> float:
+    return halved(halved(x))
+
+
+def test_a_part_is_compiled_with_the_kernel_that_calls_it_and_is_python_elsewhere() -> None:
+    def eighth(x: float) -> float:
+        return quarter(x) / 2
+
+    compiled = kernel(eighth)
+    assert compiled(1.0) == 0.125
+    assert quarter(1.0) == 0.25
+    with pytest.raises(ZeroDivisionError):
+        quarter_of_nothing()
+    assert kernel(quarter_of_nothing)() == float("inf")
+
+
+@part
+def quarter_of_nothing() -> float:
+    return 1.0 / quarter(0.0)

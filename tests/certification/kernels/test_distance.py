@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from berncert.certification.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
+from berncert.certification.kernels import distance
+from berncert.certification.kernels.compiled import kernel
+
+affine_bound, quadratic_bound = kernel(distance.affine_bound), kernel(distance.quadratic_bound)
+length, nearest, support = kernel(distance.length), kernel(distance.nearest), kernel(distance.support)
 
 NORMS = st.sampled_from([1.0, 1.003, 1.2, 1.5, 2.0, 3.0, 10.0, 200.0, math.inf])
 

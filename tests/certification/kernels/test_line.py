@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from berncert.certification.kernels.line import MOST_HALVINGS, add_elevated, least_on_line, restrict_axis
+from berncert.certification.kernels import line
+from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.line import MOST_HALVINGS
 from berncert.polynomial import evaluate
+
+add_elevated, restrict_axis = kernel(line.add_elevated), kernel(line.restrict_axis)
+least_on_line = kernel(line.least_on_line)
 
 
 def value(c: np.ndarray, s: np.ndarray) -> np.ndarray:

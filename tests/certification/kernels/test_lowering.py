@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import comb
 
-from berncert.certification.kernels.lowering import LOWERED_DEGREE, lowering_tables, narrow_first
+from berncert.certification.kernels import lowering
+from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.lowering import LOWERED_DEGREE, lowering_tables
 from berncert.certification.kernels.tensor import LARGEST
 from berncert.polynomial import bernstein
+
+narrow_first = kernel(lowering.narrow_first)
 
 
 def values(b: np.ndarray, u: np.ndarray) -> np.ndarray:

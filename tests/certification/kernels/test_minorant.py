@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berncert.certification.kernels.minorant import fit, gaps
-from berncert.certification.kernels.tensor import value_at
+from berncert.certification.kernels import minorant, tensor
+from berncert.certification.kernels.compiled import kernel
+
+fit, gaps, value_at = kernel(minorant.fit), kernel(minorant.gaps), kernel(tensor.value_at)
 
 
 def minorants(b: np.ndarray, sizes: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, float, float]:

@@ -8,17 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berncert.certification.kernels.tensor import (
-    ROUNDOFF,
-    contract,
-    greatest,
-    least,
-    rotate,
-    split,
-    value_and_gradient,
-    value_at,
-)
+from berncert.certification.kernels import tensor
+from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.tensor import ROUNDOFF
 from berncert.polynomial import bernstein
+
+contract, rotate, split = kernel(tensor.contract), kernel(tensor.rotate), kernel(tensor.split)
+greatest, least = kernel(tensor.greatest), kernel(tensor.least)
+value_and_gradient, value_at = kernel(tensor.value_and_gradient), kernel(tensor.value_at)
 
 DEGREES = [(1,), (4,), (1, 1), (2, 5), (3, 1, 2), (1,) * 6, (7, 7), (12, 1, 1, 3)]
 

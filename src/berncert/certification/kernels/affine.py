@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import kernel, part
 from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
@@ -55,6 +55,12 @@ class AffineMemory(NamedTuple):
 
 @kernel
 def affine_value(problem: AffineProblem, k: int, x: Floats) -> float:
+    """`logit`, for Python."""
+    return logit(problem, k, x)
+
+
+@part
+def logit(problem: AffineProblem, k: int, x: Floats) -> float:
     """The logit of class k at x, added up in a fixed order."""
     total = problem.bias[k]
     for j in range(x.size):
@@ -98,7 +104,7 @@ def certify_affine_rows(
             return
 
 
-@kernel
+@part
 def certify_affine(
     problem: AffineProblem,
     memory: AffineMemory,
@@ -118,7 +124,7 @@ def certify_affine(
     """
     values, quick = memory.values, memory.quick
     for k in range(values.size):
-        values[k] = affine_value(problem, k, memory.start)
+        values[k] = logit(problem, k, memory.start)
     predicted = int(np.argmax(values)) if given < 0 else given
     witness[:] = np.nan
     lead = quick_bounds(problem, memory, predicted, scale)
@@ -153,7 +159,7 @@ def certify_affine(
     return predicted, radius, upper, winner, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def quick_bounds(problem: AffineProblem, memory: AffineMemory, predicted: int, scale: Floats) -> float:
     """A proven distance to each rival, whatever the box: its margin by the dual norm of its slope. Returns the lead."""
     values, quick, slope = memory.values, memory.quick, memory.slope
@@ -177,7 +183,7 @@ def quick_bounds(problem: AffineProblem, memory: AffineMemory, predicted: int, s
     return lead
 
 
-@kernel
+@part
 def nearest_of_rival(
     problem: AffineProblem,
     memory: AffineMemory,
@@ -206,7 +212,7 @@ def nearest_of_rival(
         move(memory, scale, margin + push, problem.norm)
         for j in range(d):
             memory.point[j] = min(high[j], max(low[j], memory.start[j] + memory.steps[j]))
-        ahead = affine_value(problem, predicted, memory.point) - affine_value(problem, k, memory.point)
+        ahead = logit(problem, predicted, memory.point) - logit(problem, k, memory.point)
         if ahead < -2.0 * problem.rounding:
             for j in range(d):
                 vector[j] = scale[j] * (memory.point[j] - x0[j])
@@ -216,7 +222,7 @@ def nearest_of_rival(
     return bound, far
 
 
-@kernel
+@part
 def move(memory: AffineMemory, scale: Floats, margin: float, p: float) -> float:
     """The steps u within the box, nearest to the sample, that take the margin to 0, or as low as it goes; a multiplier.
 
@@ -260,7 +266,7 @@ def move(memory: AffineMemory, scale: Floats, margin: float, p: float) -> float:
     return high
 
 
-@kernel
+@part
 def step_all(
     memory: AffineMemory, scale: Floats, multiplier: float, steepest: float, margin: float, p: float, steps: Floats
 ) -> float:
@@ -283,7 +289,7 @@ def step_all(
     return margin
 
 
-@kernel
+@part
 def dual_bound(memory: AffineMemory, scale: Floats, margin: float, p: float, multiplier: float) -> float:
     """A proven distance to the points s + u of the box with margin + slope . u <= 0.
 
@@ -325,7 +331,7 @@ def dual_bound(memory: AffineMemory, scale: Floats, margin: float, p: float, mul
     return bound if bound > nearest else nearest  # nor does one that is no number count
 
 
-@kernel
+@part
 def multiplier_at(memory: AffineMemory, scale: Floats, p: float, multiplier: float, r: float) -> float:
     """The multiplier of the constraint, for the norm; memory.vector holds scale * (away + steps), of length r."""
     slope, steps, z = memory.slope, memory.steps, memory.vector

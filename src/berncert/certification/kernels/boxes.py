@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.descent import subtract
 from berncert.certification.kernels.distance import affine_bound, length, nearest, quadratic_bound, support
 from berncert.certification.kernels.lowering import narrow_first
@@ -16,7 +16,7 @@ from berncert.foundation.arrays import Floats, Ints
 THINNEST = 2.0**-44  # of a box along an axis, in units of the cube
 
 
-@kernel
+@part
 def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, spare: float) -> bool:
     """Put the margin on the part of the sample's box within `upper` onto the path; False if it is positive there."""
     subtract(problem.coefficients, predicted, rival, memory.margin)
@@ -43,7 +43,7 @@ def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: i
     return True
 
 
-@kernel
+@part
 def within(memory: Memory, x0: Floats, j: int, upper: float) -> tuple[float, float]:
     """Along an axis, the part of the sample's box within `upper`, rounded outwards; low > high if there is none."""
     low, high = memory.low[j], memory.high[j]
@@ -60,7 +60,7 @@ def within(memory: Memory, x0: Floats, j: int, upper: float) -> tuple[float, flo
     return low, high
 
 
-@kernel
+@part
 def narrow(
     problem: Problem,
     memory: Memory,
@@ -86,7 +86,7 @@ def narrow(
     return there, here, rest * sizes[axis], error
 
 
-@kernel
+@part
 def bound_box(
     problem: Problem,
     memory: Memory,
@@ -139,7 +139,7 @@ def bound_box(
     return bound, axis_to_halve(curvature, half, memory.weight, y, quadratic)
 
 
-@kernel
+@part
 def axis_to_halve(curvature: Floats, half: Floats, weight: Floats, y: Floats, gap: float) -> int:
     """The axis whose curvature does most harm where the relaxation is nearest; slivers are not made thinner."""
     widest = 0.0
@@ -161,7 +161,7 @@ def axis_to_halve(curvature: Floats, half: Floats, weight: Floats, y: Floats, ga
     return axis
 
 
-@kernel
+@part
 def hopeless(b: Floats, floor: float) -> bool:
     """Whether the margin is within rounding of 0, or below, on the whole box: halving it can show nothing more."""
     for v in b:
@@ -170,7 +170,7 @@ def hopeless(b: Floats, floor: float) -> bool:
     return True
 
 
-@kernel
+@part
 def simplify(problem: Problem, memory: Memory, at: int, n: int, error: float, spare: float) -> tuple[int, float]:
     """Lower the degrees of the box at a place of the path where that is almost free: the new count and error."""
     sizes = memory.sizes[at]
@@ -186,7 +186,7 @@ def simplify(problem: Problem, memory: Memory, at: int, n: int, error: float, sp
     return n, error
 
 
-@kernel
+@part
 def divide(memory: Memory, at: int, n: int, axis: int, low_first: bool, error: float, bound: float) -> None:
     """Replace the box by its halves along the axis; the one on top, the low or the high one, is looked at first."""
     sizes = memory.sizes[at]

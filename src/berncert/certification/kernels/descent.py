@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import inlined, kernel
+from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.distance import distance, dual_exponent, length, nearest
 from berncert.certification.kernels.problem import Memory, Problem
 from berncert.certification.kernels.tensor import ROUNDOFF, value_and_gradient, value_at
@@ -14,7 +14,7 @@ STEPS = 12  # of one descent: most end after four or five
 FEW = 4  # rivals looked at for a first witness
 
 
-@kernel
+@part
 def first_witness(
     problem: Problem, memory: Memory, x0: Floats, target: float, predicted: int, witness: Floats
 ) -> tuple[float, int]:
@@ -47,7 +47,7 @@ def first_witness(
     return upper, winner
 
 
-@kernel
+@part
 def next_rival(margins: Floats, done: Ints) -> int:
     """The class of least margin among those not done; ties go to the lower number."""
     best = -1
@@ -61,7 +61,7 @@ def next_rival(margins: Floats, done: Ints) -> int:
     return best
 
 
-@kernel
+@part
 def subtract(coefficients: Floats, a: int, b: int, out: Floats) -> None:
     """The margin of class a over class b; its coefficients are within 2 roundoffs."""
     one = coefficients[a]
@@ -70,7 +70,7 @@ def subtract(coefficients: Floats, a: int, b: int, out: Floats) -> None:
         out[i] = one[i] - two[i]
 
 
-@inlined
+@part
 def slope_at(problem: Problem, memory: Memory, x: Floats) -> float:
     """The value of memory.margin at x; its gradient goes to memory.gradient."""
     return value_and_gradient(
@@ -78,7 +78,7 @@ def slope_at(problem: Problem, memory: Memory, x: Floats) -> float:
     )
 
 
-@kernel
+@part
 def descend(
     problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: int, upper: float, witness: Floats
 ) -> float:
@@ -112,7 +112,7 @@ def descend(
     return upper
 
 
-@kernel
+@part
 def land(problem: Problem, memory: Memory, origin: Floats, x: Floats, value: float) -> float:
     """Move x to the point of the box nearest to `origin` where the margin's tangent at x is 0; how far it moved.
 
@@ -135,7 +135,7 @@ def land(problem: Problem, memory: Memory, origin: Floats, x: Floats, value: flo
     return moved
 
 
-@kernel
+@part
 def record(
     problem: Problem, memory: Memory, x0: Floats, x: Floats, value: float, upper: float, witness: Floats
 ) -> float:
@@ -149,7 +149,7 @@ def record(
     return upper
 
 
-@kernel
+@part
 def try_witness(
     problem: Problem,
     memory: Memory,
@@ -190,7 +190,7 @@ def try_witness(
     return pull_back(problem, memory, x0, upper, witness)
 
 
-@kernel
+@part
 def is_plain(memory: Memory) -> bool:
     """Whether the sample's box is the cube and all axes count alike."""
     for j in range(memory.low.size):
@@ -199,7 +199,7 @@ def is_plain(memory: Memory) -> bool:
     return True
 
 
-@kernel
+@part
 def pull_back(problem: Problem, memory: Memory, x0: Floats, upper: float, witness: Floats) -> float:
     """From memory.landed, behind the boundary, back towards memory.y as far as the rival's side goes, by bisection.
 

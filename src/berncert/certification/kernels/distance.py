@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import inlined, kernel
+from berncert.certification.kernels.compiled import inlined, part
 from berncert.certification.kernels.tensor import ROUNDOFF
 from berncert.foundation.arrays import Floats
 
 NEAR_ONE = 1.05  # below it, powers of 1 / (p - 1) underflow
 
 
-@kernel
+@inlined
 def length(t: Floats, p: float) -> float:
     """The p-norm of t; its relative error is at most (d + 12) roundoffs."""
     largest = 0.0
@@ -33,7 +33,7 @@ def length(t: Floats, p: float) -> float:
     return largest * (total if p == 1.0 else total ** (1.0 / p))
 
 
-@kernel
+@inlined
 def distance(x: Floats, y: Floats, weight: Floats, p: float, work: Floats) -> float:
     """The p-norm of weight * (x - y); its relative error is at most (d + 14) roundoffs."""
     for j in range(x.size):
@@ -41,7 +41,7 @@ def distance(x: Floats, y: Floats, weight: Floats, p: float, work: Floats) -> fl
     return length(work, p)
 
 
-@kernel
+@inlined
 def dual_exponent(p: float) -> float:
     """q with 1/p + 1/q = 1."""
     if p == 1.0:
@@ -49,7 +49,7 @@ def dual_exponent(p: float) -> float:
     return 1.0 if p == np.inf else p / (p - 1.0)
 
 
-@kernel
+@part
 def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, rates: Floats, t: Floats) -> None:
     """The point t of the box nearest to 0 with constant + slope . y <= 0: written to t, up to rounding.
 
@@ -110,7 +110,7 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
             mu = 0.5 * (low + high)
 
 
-@kernel
+@part
 def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, t: Floats) -> None:
     """For p = 1: move along the axis with the steepest fall until its face, then along the next."""
     moved = np.zeros(centre.size, np.bool_)
@@ -133,7 +133,7 @@ def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, t: Floats
             return
 
 
-@kernel
+@part
 def _bisect(centre: Floats, half: Floats, slope: Floats, constant: float, p: float, steepest: float, t: Floats) -> None:
     """For p close to 1: the same by bisection on the multiplier, as rates would underflow."""
     low = 0.0
@@ -155,7 +155,7 @@ def _bisect(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
             high = middle
 
 
-@kernel
+@part
 def support(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, z: Floats) -> float:
     """A vector z with dual norm <= 1, hence norm(.) >= z . (.), nearly tight at t; and its multiplier, returned.
 
@@ -188,7 +188,7 @@ def support(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, z:
     return multiplier
 
 
-@kernel
+@part
 def _multiplier(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float, r: float) -> float:
     """The multiplier of the constraint at t: from an axis free to move, else the least that drives all that moved."""
     free = -1.0
@@ -211,7 +211,7 @@ def _multiplier(t: Floats, centre: Floats, half: Floats, slope: Floats, p: float
     return free if free >= 0.0 else driven
 
 
-@kernel
+@part
 def affine_bound(centre: Floats, half: Floats, slope: Floats, constant: float, z: Floats, multiplier: float) -> float:
     """norm(t) >= z . t >= z . t + multiplier * (constant + slope . y) >= this, where the function is <= 0."""
     total = multiplier * constant
@@ -225,7 +225,7 @@ def affine_bound(centre: Floats, half: Floats, slope: Floats, constant: float, z
     return total - (2 * centre.size + 8) * ROUNDOFF * size
 
 
-@kernel
+@part
 def quadratic_bound(
     centre: Floats,
     half: Floats,
@@ -284,7 +284,7 @@ def quadratic_bound(
     return np.sqrt(tangent) * (1.0 - 4.0 * ROUNDOFF) if tangent > 0.0 else 0.0
 
 
-@inlined
+@part
 def convex_least(matrix: Floats, linear: Floats, total: float, size: float, y: Floats) -> float:
     """A lower bound of total + linear . y + y . matrix y over [-1, 1]^d; y goes near to where the least is.
 
@@ -314,7 +314,7 @@ def convex_least(matrix: Floats, linear: Floats, total: float, size: float, y: F
     return tangent
 
 
-@kernel
+@part
 def _descend(matrix: Floats, linear: Floats, y: Floats) -> None:
     """Coordinate descent on y . matrix y + linear . y over [-1, 1]^d, a few sweeps."""
     d = y.size

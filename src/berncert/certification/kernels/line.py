@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import inlined, kernel
+from berncert.certification.kernels.compiled import inlined, part
 from berncert.certification.kernels.tensor import ROUNDOFF
 from berncert.foundation.arrays import Floats
 
@@ -20,7 +20,7 @@ MOST_HALVINGS = 40
 NEWTON_STEPS = 8
 
 
-@kernel
+@part
 def restrict_axis(b: Floats, size: int, rest: int, low: float, high: float) -> None:
     """The coefficients on [low, high] of an axis, in place, for blocks of (size, rest): convex combinations only.
 
@@ -42,7 +42,7 @@ def restrict_axis(b: Floats, size: int, rest: int, low: float, high: float) -> N
                         b[j] = (1.0 - first) * b[j] + first * b[j + rest]
 
 
-@kernel
+@part
 def add_elevated(source: Floats, size: int, target: Floats, wanted: int, work: Floats) -> None:
     """Add a polynomial to one of a degree that is no lower; errors of at most 4 (wanted - size) roundoffs."""
     for k in range(size):
@@ -80,7 +80,7 @@ def cost_curvature(t: float, w: float, p: float) -> float:
     return 0.0 if p == 1.0 else p * (p - 1.0) * w * w * abs(w * t) ** (p - 2.0)
 
 
-@kernel
+@part
 def curve_at(c: Floats, n: int, s: float, work: Floats) -> tuple[float, float, float]:
     """Value, first and second derivative at s in [0, 1] of a polynomial of degree n >= 1 (de Casteljau)."""
     for k in range(n + 1):
@@ -96,7 +96,7 @@ def curve_at(c: Floats, n: int, s: float, work: Floats) -> tuple[float, float, f
     return work[0], slope, bow
 
 
-@kernel
+@part
 def least_on_line(
     c: Floats,
     n: int,
@@ -228,7 +228,7 @@ def least_on_line(
     return closed, where, best_cost, best_value
 
 
-@kernel
+@part
 def halve(cells: Floats, ends: Floats, at: int, n: int, s: float, middle: float) -> None:
     """Replace a cell by its parts below and above s, which is `middle`: errors grow by at most 2 n roundoffs each."""
     upper, lower = cells[at], cells[at + 1]

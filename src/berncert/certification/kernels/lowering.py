@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.tensor import LARGEST, ROUNDOFF, basis, contract, greatest
 from berncert.foundation.arrays import Floats
 
@@ -71,7 +71,7 @@ def _inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
     return [row[n:] for row in rows]
 
 
-@kernel
+@part
 def narrow_first(
     b: Floats,
     size: int,
@@ -113,7 +113,7 @@ def narrow_first(
     return size, 8.0 * (size + 2) * ROUNDOFF * LARGEST
 
 
-@kernel
+@part
 def blossoms(n: int, lower: float, upper: float, scratch: Floats) -> None:
     """Row 3 + m of scratch takes coefficients to the m-th one on [lower, upper]: convex weights.
 
@@ -132,7 +132,7 @@ def blossoms(n: int, lower: float, upper: float, scratch: Floats) -> None:
                 row[k] += at_upper[i] * at_lower[k - i]
 
 
-@kernel
+@part
 def combine(row: Floats, matrix: Floats, size: int, out: Floats) -> float:
     """out = row . matrix for a matrix with convex rows; returns the row's absolute sum."""
     scale = 0.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import inlined, kernel
+from berncert.certification.kernels.compiled import inlined, part
 from berncert.certification.kernels.tensor import ROUNDOFF, contract, least
 from berncert.foundation.arrays import Floats, Ints
 
@@ -29,7 +29,7 @@ def squared_node(k: int, n: int) -> float:
     return (4 * k * (k - n)) / (n * (n - 1)) + 1.0 if n > 1 else 0.0
 
 
-@kernel
+@inlined
 def nodes(size: int, linear: Floats, square: Floats) -> None:
     """The Bernstein coefficients of y and of y^2 on an axis."""
     n = size - 1
@@ -38,7 +38,7 @@ def nodes(size: int, linear: Floats, square: Floats) -> None:
         square[k] = squared_node(k, n)
 
 
-@kernel
+@part
 def fit(
     b: Floats, sizes: Ints, slope: Floats, curvature: Floats, here: Floats, there: Floats, scratch: Floats
 ) -> float:
@@ -86,7 +86,7 @@ def fit(
     return float(constant)
 
 
-@kernel
+@inlined
 def moment_weights(size: int, mean: Floats, linear: Floats, square: Floats) -> None:
     """Weights that take an axis' coefficients to their mean and to the least-squares factors of y and of y^2."""
     nodes(size, linear, square)
@@ -106,7 +106,7 @@ def moment_weights(size: int, mean: Floats, linear: Floats, square: Floats) -> N
             square[k] /= along
 
 
-@kernel
+@part
 def gaps(
     b: Floats, sizes: Ints, constant: float, slope: Floats, curvature: Floats, net: Floats, prefix: Floats, index: Ints
 ) -> tuple[float, float]:
@@ -177,7 +177,7 @@ def gaps(
     return least(affine, block) - slack, least(quadratic, block) - slack
 
 
-@kernel
+@part
 def lay_block(sizes: Ints, inner: int, block: int, slope: Floats, curvature: Floats, net: Floats) -> None:
     """The nodes of each inner axis, laid out over the block, and the block's own part of the plane and of Q."""
     d = sizes.size

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.boxes import axis_to_halve, divide, narrow, simplify
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.distance import convex_least, distance, dual_exponent, length
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
@@ -63,7 +63,7 @@ def range_rows(
             return
 
 
-@kernel
+@part
 def least_value(
     problem: Problem, memory: Memory, target: float, point: Floats, stop: Flags, clock: Floats
 ) -> tuple[float, float, int, int]:
@@ -103,7 +103,7 @@ def least_value(
     return bound - problem.rounding, best, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def enter_range(problem: Problem, memory: Memory, whole: Floats) -> tuple[float, float]:
     """Put the polynomial on the row's box onto the path: the range of its coefficients there, and their error."""
     n = whole.size
@@ -128,7 +128,7 @@ def enter_range(problem: Problem, memory: Memory, whole: Floats) -> tuple[float,
     return top - least(here, n), error
 
 
-@kernel
+@part
 def lowest(
     problem: Problem,
     memory: Memory,
@@ -180,13 +180,13 @@ def lowest(
     return min(closed, best + problem.rounding), best, boxes
 
 
-@kernel
+@part
 def euclidean(target: float, p: float, d: int) -> float:
     """The greatest 2-norm of a vector whose p-norm is at most the target, rounded up."""
     return target if p <= 2.0 else target * d ** (0.5 - 1.0 / p) * (1.0 + 1e-12)
 
 
-@kernel
+@part
 def beyond(problem: Problem, memory: Memory, at: int, target: float) -> bool:
     """Whether the whole box is further from the sample than the target; centres are exact to 64 roundoffs."""
     for j in range(memory.t.size):
@@ -195,7 +195,7 @@ def beyond(problem: Problem, memory: Memory, at: int, target: float) -> bool:
     return bool(length(memory.t, problem.norm) > target * (1.0 + 1e-12))
 
 
-@kernel
+@part
 def keep_faces(memory: Memory, at: int, wanted: bool) -> int:
     """Where the coefficients rise, or fall, along a whole axis of the box, keep the face where they are least.
 
@@ -237,7 +237,7 @@ def keep_faces(memory: Memory, at: int, wanted: bool) -> int:
     return n
 
 
-@kernel
+@part
 def value_bound(
     memory: Memory,
     b: Floats,
@@ -309,7 +309,7 @@ def value_bound(
     return max(bound, curved), axis_to_halve(curvature, half, memory.t, y, quadratic)
 
 
-@kernel
+@part
 def support_bound(
     memory: Memory, start: float, centre: Floats, half: Floats, level: float, norm: float, target: float
 ) -> float:
@@ -334,7 +334,7 @@ def support_bound(
     return total if total > -np.inf else -np.inf  # a NaN proves nothing
 
 
-@kernel
+@part
 def pull_in(problem: Problem, memory: Memory, x: Floats, target: float) -> None:
     """Move a point along its ray to the sample until it is within the target."""
     reached = distance(x, memory.start, memory.weight, problem.norm, memory.t)
@@ -345,7 +345,7 @@ def pull_in(problem: Problem, memory: Memory, x: Floats, target: float) -> None:
             x[j] = min(memory.high[j], max(memory.low[j], place))
 
 
-@kernel
+@part
 def improve(problem: Problem, memory: Memory, whole: Floats, target: float, best: float, point: Floats) -> float:
     """Descend from memory.x inside the row's box and target: the least value found so far, and its point."""
     x, gradient = memory.x, memory.gradient
@@ -382,7 +382,7 @@ def improve(problem: Problem, memory: Memory, whole: Floats, target: float, best
     return best
 
 
-@kernel
+@part
 def note(value: float, x: Floats, best: float, point: Floats) -> float:
     """Keep x if its value is the least so far."""
     if value < best:

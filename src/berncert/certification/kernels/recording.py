@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from berncert.certification.kernels.boxes import axis_to_halve
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import kernel, part
 from berncert.certification.kernels.distance import _descend, dual_exponent, length, nearest, support
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.tensor import copy, least, split
@@ -102,7 +102,7 @@ def record_row(
     return used, hinted
 
 
-@kernel
+@part
 def restrictions(sizes: Ints, low: Floats, high: Floats, out: Floats) -> None:
     """For each axis the matrix from coefficients on [0, 1] to those on [low, high], (d, n + 1, n + 1).
 
@@ -121,7 +121,7 @@ def restrictions(sizes: Ints, low: Floats, high: Floats, out: Floats) -> None:
                 line[0] *= 1.0 - x
 
 
-@kernel
+@part
 def on_box(b: Floats, sizes: Ints, matrices: Floats, desk: Desk, out: Floats) -> None:
     """The coefficients on a box inside the cube: each axis by its matrix."""
     n = b.size
@@ -140,7 +140,7 @@ def on_box(b: Floats, sizes: Ints, matrices: Floats, desk: Desk, out: Floats) ->
     copy(here, n, out)
 
 
-@kernel
+@part
 def record_rival(
     sizes: Ints, claim: Claim, desk: Desk, tags: Any, hints: Any, used: int, hinted: int, most: int
 ) -> tuple[int, int]:
@@ -166,7 +166,7 @@ def record_rival(
     return used, hinted
 
 
-@kernel
+@part
 def halve(sizes: Ints, desk: Desk, at: int, axis: int) -> None:
     """Replace the box by its halves: the lower one on top, which is looked at first."""
     copy(desk.path[at], desk.path.shape[1], desk.here)
@@ -180,7 +180,7 @@ def halve(sizes: Ints, desk: Desk, at: int, axis: int) -> None:
     desk.half[at, axis] = desk.half[at + 1, axis] = half
 
 
-@kernel
+@part
 def reason(sizes: Ints, claim: Claim, desk: Desk, at: int, hints: Any) -> tuple[int, int]:
     """Why the box needs no more halving, and the number of hints written; or the axis along which to halve it."""
     d, r, p = sizes.size, claim.radius, claim.norm
@@ -255,14 +255,14 @@ def affine_leaf(slope: Floats, bias: float, claim: Claim, hints: Any) -> tuple[i
     return 0, 0
 
 
-@kernel
+@part
 def shorten(values: Floats) -> None:
     """Round to float32, as hints are written."""
     for j in range(values.size):
         values[j] = np.float64(np.float32(values[j]))
 
 
-@kernel
+@part
 def append(hints: Any, values: Floats, at: int) -> int:
     """Write the values from this place on, and return the next place."""
     for j in range(values.size):
@@ -270,7 +270,7 @@ def append(hints: Any, values: Floats, at: int) -> int:
     return at + values.size
 
 
-@kernel
+@part
 def plane_bound(
     centre: Floats, half: Floats, slope: Floats, low: float, p: float, z: Floats, multiplier: float
 ) -> float:
@@ -284,7 +284,7 @@ def plane_bound(
     return total / dual if dual > 0.0 else 0.0
 
 
-@kernel
+@part
 def curved_bound(
     centre: Floats, half: Floats, slope: Floats, low: float, multiplier: float, p: float, desk: Desk
 ) -> float:
@@ -328,7 +328,7 @@ def curved_bound(
     return total
 
 
-@kernel
+@part
 def append_quadratic(hints: Any, desk: Desk, multiplier: float, p: float) -> int:
     """Write slope, curvature (i <= j), multiplier, the tangent's point, and for p > 2 the weights of the squares."""
     at = append(hints, desk.slope, 0)

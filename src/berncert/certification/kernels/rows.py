@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import inlined, part
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
 from berncert.certification.kernels.tensor import ROUNDOFF, basis, contract, copy
 from berncert.foundation.arrays import Floats
@@ -21,13 +21,13 @@ def new_clock() -> Floats:
     return np.full(4, -1.0)
 
 
-@kernel
+@inlined
 def expired(clock: Floats, share: float) -> bool:
     """Whether this share of the time for the row at hand is over."""
     return bool(clock[OF_ROW] == clock[ROW] and clock[SHARE] >= share)
 
 
-@kernel
+@part
 def slopes(problem: Problem, k: int) -> None:
     """The least and the greatest slope of a class along each axis, rounded outwards, as in `problem.slope_range`."""
     b = problem.coefficients[k]
@@ -46,7 +46,7 @@ def slopes(problem: Problem, k: int) -> None:
         problem.steepest[k, j] = high * (size - 1) + slack
 
 
-@kernel
+@part
 def hold(problem: Problem, whole: Whole, values: Floats) -> None:
     """Fill the problem with the polynomials at these values of the held axes, and with their slopes.
 
@@ -71,7 +71,7 @@ def hold(problem: Problem, whole: Whole, values: Floats) -> None:
         slopes(problem, k)
 
 
-@kernel
+@part
 def begin_row(problem: Problem, memory: Memory, samples: Samples, whole: Whole, i: int, clock: Floats) -> None:
     """Take the sample's fixed axes out of the problem, lay out its box and weights, and start its clock."""
     if samples.held.shape[1] > 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.boxes import bound_box, divide, enter, hopeless, simplify
-from berncert.certification.kernels.compiled import borrowed, inlined, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.descent import first_witness, try_witness
 from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
@@ -62,7 +62,7 @@ def certify_rows(
             return
 
 
-@inlined
+@part
 def certify_one(
     problem: Problem,
     memory: Memory,
@@ -118,7 +118,7 @@ def certify_one(
     return predicted, radius, upper, winner, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@inlined
+@part
 def prove(
     problem: Problem,
     memory: Memory,
@@ -164,7 +164,7 @@ def prove(
     return min(closed, stuck, upper, target), upper, winner, boxes
 
 
-@kernel
+@part
 def dismiss(problem: Problem, memory: Memory, predicted: int, upper: float) -> float:
     """Set to inf the margins of rivals whose slopes in the whole cube are too small to close them within `upper`.
 
@@ -188,7 +188,7 @@ def dismiss(problem: Problem, memory: Memory, predicted: int, upper: float) -> f
     return safe if safe > 0.0 else 0.0
 
 
-@kernel
+@part
 def explore(
     problem: Problem,
     memory: Memory,
@@ -254,6 +254,12 @@ def explore(
 
 @kernel
 def values_at(problem: Problem, memory: Memory, x: Floats) -> Floats:
+    """`all_values`, for Python."""
+    return all_values(problem, memory, x)
+
+
+@part
+def all_values(problem: Problem, memory: Memory, x: Floats) -> Floats:
     """The polynomials of all classes at a point of the cube; valid until the memory is used again."""
     for k in range(memory.margins.size):
         memory.margins[k] = value_at(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.distance import length
 from berncert.certification.kernels.sums import (
     SumMemory,
@@ -30,7 +30,7 @@ BISECTIONS = 16  # distances tried, for p = inf
 LINES = 0.05  # of the tolerance may be lost on the lines
 
 
-@kernel
+@part
 def trim(memory: SumMemory, x0: Floats, weight: Floats, reach: float) -> bool:
     """The part of the box at hand within `reach` along every axis, rounded outwards; False if there is none."""
     for j in range(x0.size):
@@ -46,20 +46,20 @@ def trim(memory: SumMemory, x0: Floats, weight: Floats, reach: float) -> bool:
     return True
 
 
-@kernel
+@part
 def clip_centre(memory: SumMemory, to: Floats) -> None:
     """Put the centre of the minorant at a point, as near as the box allows."""
     for j in range(memory.low.size):
         memory.centre[j] = min(memory.high[j], max(memory.low[j], to[j]))
 
 
-@kernel
+@part
 def bends_together(problem: SumProblem) -> bool:
     """Whether a term takes several features: if not, the minorant is the margin itself."""
     return problem.axes.size > problem.begin.size - 1
 
 
-@kernel
+@part
 def bound_distance(
     problem: SumProblem,
     memory: SumMemory,
@@ -113,7 +113,7 @@ def bound_distance(
     return bound, price, axis, place
 
 
-@kernel
+@part
 def climb(
     problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, goal: float, price: float
 ) -> tuple[float, float, float]:
@@ -176,7 +176,7 @@ def climb(
     return best, chosen if chosen > 0.0 else price, share
 
 
-@kernel
+@part
 def worst_axis(
     problem: SumProblem, memory: SumMemory, x0: Floats, pull: float, price: float, share: float
 ) -> tuple[int, float]:
@@ -221,7 +221,7 @@ def worst_axis(
     return axis, place
 
 
-@kernel
+@part
 def least_margin(problem: SumProblem, memory: SumMemory, x0: Floats, tolerance: float) -> float:
     """A lower bound of the margin on the trimmed box; memory.kept is left where the relaxation is least."""
     d = x0.size
@@ -242,7 +242,7 @@ def least_margin(problem: SumProblem, memory: SumMemory, x0: Floats, tolerance: 
     return bound
 
 
-@kernel
+@part
 def bound_within(
     problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, limit: float, goal: float, known: float
 ) -> tuple[float, float, int, float]:
@@ -286,7 +286,7 @@ def bound_within(
     return best, 0.0, axis, place
 
 
-@kernel
+@part
 def bound_value(
     problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, target: float, tolerance: float, known: float
 ) -> tuple[float, int, float]:
@@ -320,7 +320,7 @@ def bound_value(
     return bound, axis, place
 
 
-@kernel
+@part
 def climb_ball(
     problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, tolerance: float, pull: float
 ) -> tuple[float, float]:

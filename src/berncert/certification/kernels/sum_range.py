@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.distance import distance
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, expired
@@ -56,7 +56,7 @@ def range_sum_rows(
             return
 
 
-@kernel
+@part
 def spread_of(problem: SumProblem, memory: SumMemory) -> float:
     """How far the values of the margin on the box at hand can be apart, by the coefficients of its parts."""
     cut_terms(problem, memory)
@@ -72,7 +72,7 @@ def spread_of(problem: SumProblem, memory: SumMemory) -> float:
     return total
 
 
-@kernel
+@part
 def least_of_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -112,12 +112,12 @@ def least_of_sum(
         if axis == FINAL:
             closed = min(closed, least)
             continue
-        for part in range(1 if axis == ROOT else 2):
+        for piece in range(1 if axis == ROOT else 2):
             child = box
             if axis != ROOT:
                 place = tree.place[box]
                 child = plant(
-                    tree, box, axis, -np.inf if part == 0 else place, place if part == 0 else np.inf, 0, least, 0.0
+                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, 0, least, 0.0
                 )
             boxes += 1
             clock[BOXES] = boxes
@@ -142,7 +142,7 @@ def least_of_sum(
     return bound - problem.rounding, best, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def try_point(
     problem: SumProblem,
     memory: SumMemory,
@@ -161,9 +161,9 @@ def try_point(
     if target < np.inf:
         reached = distance(x, start, weight, problem.norm, memory.affine.vector)
         if reached > target * (1.0 - 1e-13):
-            part = target / reached * (1.0 - 1e-12)
+            piece = target / reached * (1.0 - 1e-12)
             for j in range(x0.size):
-                x[j] = min(high[j], max(low[j], start[j] + part * (x[j] - start[j])))
+                x[j] = min(high[j], max(low[j], start[j] + piece * (x[j] - start[j])))
     value = margin_at(problem, memory, x)
     if value < best:
         copy(x, x0.size, point)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.affine import move
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.distance import distance, dual_exponent, length
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
@@ -61,7 +61,7 @@ def certify_sum_rows(
             return
 
 
-@kernel
+@part
 def begin_sum(memory: SumMemory, samples: Samples, i: int, clock: Floats) -> None:
     """Lay out the sample's box around the point of it that is nearest, and start its clock."""
     clock[BOXES] = 0.0
@@ -76,7 +76,7 @@ def begin_sum(memory: SumMemory, samples: Samples, i: int, clock: Floats) -> Non
         flat.high[j] = high - s
 
 
-@kernel
+@part
 def certify_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -120,7 +120,7 @@ def certify_sum(
     return predicted, radius, upper, winner, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def grow(
     problem: SumProblem,
     memory: SumMemory,
@@ -157,12 +157,12 @@ def grow(
             closed = min(closed, least)
             continue
         parts = 1 if axis == ROOT else 2
-        for part in range(parts):
+        for piece in range(parts):
             child = box
             if axis != ROOT:
                 place = tree.place[box]
                 child = plant(
-                    tree, box, axis, -np.inf if part == 0 else place, place if part == 0 else np.inf, tree.rival[box],
+                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, tree.rival[box],
                     least, tree.price[box],
                 )  # fmt: skip
             boxes += 1
@@ -181,7 +181,7 @@ def grow(
     return closed, upper, winner, boxes, short, late
 
 
-@kernel
+@part
 def look(
     problem: SumProblem,
     memory: SumMemory,
@@ -217,7 +217,7 @@ def look(
     return upper
 
 
-@kernel
+@part
 def dismiss_sum(problem: SumProblem, memory: SumMemory, predicted: int, weight: Floats) -> float:
     """A proven distance to each rival, from the greatest slopes in the whole cube; returns the least lead."""
     values, quick, slope = memory.affine.values, memory.affine.quick, memory.gradient
@@ -239,7 +239,7 @@ def dismiss_sum(problem: SumProblem, memory: SumMemory, predicted: int, weight: 
     return lead
 
 
-@kernel
+@part
 def first_sum_witness(
     problem: SumProblem,
     memory: SumMemory,
@@ -272,7 +272,7 @@ def first_sum_witness(
     return upper, winner
 
 
-@kernel
+@part
 def descend_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -316,7 +316,7 @@ def descend_sum(
     return upper
 
 
-@kernel
+@part
 def record_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -337,7 +337,7 @@ def record_sum(
     return upper
 
 
-@kernel
+@part
 def back_to_boundary(
     problem: SumProblem,
     memory: SumMemory,
@@ -354,15 +354,15 @@ def back_to_boundary(
         return upper
     near, far = 0.0, 1.0
     for step in range(BACKWARDS):
-        part = 1.0 if step == 0 else 0.5 * (near + far)
+        piece = 1.0 if step == 0 else 0.5 * (near + far)
         for j in range(x0.size):
-            x[j] = min(high[j], max(low[j], start[j] + part * (memory.x[j] - start[j])))
+            x[j] = min(high[j], max(low[j], start[j] + piece * (memory.x[j] - start[j])))
         value = margin_at(problem, memory, x)
         if value < -2.0 * problem.rounding:
-            far = part
+            far = piece
             upper = record_sum(problem, memory, x0, x, value, weight, upper, witness)
         else:
-            near = part
+            near = piece
         if far - near < 0.02 * problem.tolerance * far:
             break
     return upper

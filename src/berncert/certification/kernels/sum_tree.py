@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import part
 from berncert.foundation.arrays import Floats, Ints
 
 ROOT, FINAL = -2, -1
@@ -46,7 +46,7 @@ def allocate_tree(boxes: int) -> Tree:
     )
 
 
-@kernel
+@part
 def plant(tree: Tree, parent: int, axis: int, low: float, high: float, rival: int, bound: float, price: float) -> int:
     """A new box: its number. It is not on the heap yet."""
     i = tree.counts[0]
@@ -56,13 +56,13 @@ def plant(tree: Tree, parent: int, axis: int, low: float, high: float, rival: in
     return int(i)
 
 
-@kernel
+@part
 def before_in_heap(tree: Tree, one: int, two: int) -> bool:
     """Boxes with the least bound come first, of equal ones the older."""
     return bool(tree.bound[one] < tree.bound[two] or (tree.bound[one] == tree.bound[two] and one < two))
 
 
-@kernel
+@part
 def push(tree: Tree, box: int) -> None:
     """Put a box on the heap."""
     at = tree.counts[1]
@@ -73,7 +73,7 @@ def push(tree: Tree, box: int) -> None:
     tree.heap[at] = box
 
 
-@kernel
+@part
 def pop(tree: Tree) -> int:
     """Take the first box off the heap."""
     first = tree.heap[0]
@@ -94,7 +94,7 @@ def pop(tree: Tree) -> int:
     return int(first)
 
 
-@kernel
+@part
 def find_box(tree: Tree, box: int, low: Floats, high: Floats) -> None:
     """Cut the root's box, which low and high hold, to that of a box of the tree."""
     while tree.parent[box] >= 0:

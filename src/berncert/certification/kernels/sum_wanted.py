@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.affine import move
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.distance import distance
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, expired
@@ -62,7 +62,7 @@ def wanted_sum_rows(
             return
 
 
-@kernel
+@part
 def nearest_wanted_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -100,12 +100,12 @@ def nearest_wanted_sum(
         if axis == FINAL:
             closed = min(closed, least)
             continue
-        for part in range(1 if axis == ROOT else 2):
+        for piece in range(1 if axis == ROOT else 2):
             child = box
             if axis != ROOT:
                 place = tree.place[box]
                 child = plant(
-                    tree, box, axis, -np.inf if part == 0 else place, place if part == 0 else np.inf, -1, least,
+                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, -1, least,
                     tree.price[box],
                 )  # fmt: skip
             boxes += 1
@@ -125,7 +125,7 @@ def nearest_wanted_sum(
     return radius, upper, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def look_wanted(
     problem: SumProblem,
     memory: SumMemory,
@@ -173,7 +173,7 @@ def look_wanted(
     return seek_sum(problem, memory, x0, low, high, weight, wanted, upper, witness)
 
 
-@kernel
+@part
 def strongest_sum(problem: SumProblem, memory: SumMemory, x: Floats, wanted: int) -> tuple[int, float]:
     """The other class that is strongest at x, and by how much the wanted one leads it."""
     rival, most = -1, -np.inf
@@ -185,7 +185,7 @@ def strongest_sum(problem: SumProblem, memory: SumMemory, x: Floats, wanted: int
     return rival, sum_at(problem, memory, wanted, x) - most
 
 
-@kernel
+@part
 def seek_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -222,7 +222,7 @@ def seek_sum(
     return upper
 
 
-@kernel
+@part
 def go_back_sum(
     problem: SumProblem,
     memory: SumMemory,
@@ -243,18 +243,18 @@ def go_back_sum(
         near, far = 0.0, 1.0
         before = upper
         for step in range(BACKWARDS):
-            part = 1.0 if step == 0 else 0.5 * (near + far)
+            piece = 1.0 if step == 0 else 0.5 * (near + far)
             for j in range(x0.size):
-                z[j] = min(high[j], max(low[j], flat.start[j] + part * (x[j] - flat.start[j])))
+                z[j] = min(high[j], max(low[j], flat.start[j] + piece * (x[j] - flat.start[j])))
             rival, lead = strongest_sum(problem, memory, z, wanted)
             if lead > 2.0 * problem.rounding:
-                far = part
+                far = piece
                 reached = distance(z, x0, weight, problem.norm, flat.vector) * (1.0 + 2.0 * (x0.size + 16) * ROUNDOFF)
                 if reached < upper:
                     upper = reached
                     copy(z, x0.size, witness)
             else:
-                near = part
+                near = piece
             if far - near < 0.02 * problem.tolerance * far:
                 break
         if (near == 0.0 and far == 1.0) or not upper < before * (1.0 - 0.1 * problem.tolerance):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from berncert.certification.kernels.affine import AffineMemory
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import kernel, part
 from berncert.certification.kernels.line import (
     MOST_HALVINGS,
     add_elevated,
@@ -126,7 +126,7 @@ def pose_sum(
 ) -> tuple[SumProblem, int]:
     """The problem of a (K, d) weight, a (K,) bias and terms, all taken as exact; and the exponent of its scale."""
     parts = [weight, bias, *(c for _, c in terms)]
-    largest = float(max(np.abs(part).max() for part in parts))
+    largest = float(max(np.abs(piece).max() for piece in parts))
     if not largest < LARGEST_COEFFICIENT:
         raise ValueError(
             f"expected weights, biases and coefficients below 2^1000 in magnitude, got {largest:g}, which overflows "
@@ -215,21 +215,21 @@ def allocate_sum(problem: SumProblem) -> SumMemory:
     )  # fmt: skip
 
 
-@kernel
+@part
 def mix_classes(problem: SumProblem, memory: SumMemory) -> None:
     """The margin that memory.mix says: its affine slopes and the coefficients of its terms."""
     memory.slope[:] = 0.0
     memory.margin[:] = 0.0
     for k in range(memory.mix.size):
-        part = memory.mix[k]
-        if part != 0.0:
+        piece = memory.mix[k]
+        if piece != 0.0:
             for j in range(memory.slope.size):
-                memory.slope[j] += part * problem.weight[k, j]
+                memory.slope[j] += piece * problem.weight[k, j]
             for i in range(memory.margin.size):
-                memory.margin[i] += part * problem.coefficients[k, i]
+                memory.margin[i] += piece * problem.coefficients[k, i]
 
 
-@kernel
+@part
 def margin_of(problem: SumProblem, memory: SumMemory, ahead: int, behind: int) -> None:
     """Make the margin of one class over another the one at hand; -1 stands for no class."""
     memory.mix[:] = 0.0
@@ -240,7 +240,7 @@ def margin_of(problem: SumProblem, memory: SumMemory, ahead: int, behind: int) -
     mix_classes(problem, memory)
 
 
-@kernel
+@part
 def constant_of(problem: SumProblem, memory: SumMemory) -> float:
     """The constant of the affine part of the margin at hand."""
     total = 0.0
@@ -265,7 +265,7 @@ def sum_at(problem: SumProblem, memory: SumMemory, k: int, x: Floats) -> float:
     return float(total)
 
 
-@kernel
+@part
 def margin_at(problem: SumProblem, memory: SumMemory, x: Floats) -> float:
     """The margin at hand at a point of the cube; its gradient goes to memory.gradient."""
     total = constant_of(problem, memory)
@@ -285,7 +285,7 @@ def margin_at(problem: SumProblem, memory: SumMemory, x: Floats) -> float:
     return float(total)
 
 
-@kernel
+@part
 def cut_terms(problem: SumProblem, memory: SumMemory) -> None:
     """The terms of the margin at hand on the box at hand."""
     copy(memory.margin, memory.margin.size, memory.cut)
@@ -298,7 +298,7 @@ def cut_terms(problem: SumProblem, memory: SumMemory) -> None:
             restrict_axis(b, size, rest, memory.low[axis], memory.high[axis])
 
 
-@kernel
+@part
 def lay_lines(problem: SumProblem, memory: SumMemory) -> float:
     """The minorant of the margin on the box, around memory.centre: its constant; the rest is left in memory."""
     constant = constant_of(problem, memory)
@@ -318,8 +318,8 @@ def lay_lines(problem: SumProblem, memory: SumMemory) -> float:
         for i in range(first, last):
             axis = problem.axes[i]
             width = memory.high[axis] - memory.low[axis]
-            part = (memory.centre[axis] - memory.low[axis]) / width if width > 0.0 else 0.0
-            memory.point[i - first] = min(1.0, max(0.0, part))
+            piece = (memory.centre[axis] - memory.low[axis]) / width if width > 0.0 else 0.0
+            memory.point[i - first] = min(1.0, max(0.0, piece))
         sizes = problem.sizes[first:last]
         for i in range(last - first):
             size = cross_section(b, sizes, memory.point, i, memory.here, memory.there, memory.scratch[0])
@@ -330,7 +330,7 @@ def lay_lines(problem: SumProblem, memory: SumMemory) -> float:
     return constant
 
 
-@kernel
+@part
 def cross_section(b: Floats, sizes: Ints, at: Floats, axis: int, here: Floats, there: Floats, weights: Floats) -> int:
     """The polynomial along one axis, the others held at a point: written to `here`; returns its size."""
     source = here
@@ -350,7 +350,7 @@ def cross_section(b: Floats, sizes: Ints, at: Floats, axis: int, here: Floats, t
     return count
 
 
-@kernel
+@part
 def bend_together(problem: SumProblem, memory: SumMemory, b: Floats, first: int, last: int, pair: int) -> int:
     """For each pair of axes of a term, how much less than its cross-sections it may be, per u_i u_j; the next pair."""
     largest = 0.0
@@ -380,7 +380,7 @@ def bend_together(problem: SumProblem, memory: SumMemory, b: Floats, first: int,
     return pair
 
 
-@kernel
+@part
 def share_bends(problem: SumProblem, memory: SumMemory, x0: Floats, pull: float, price: float) -> None:
     """Divide M |u_i| |u_j| <= a u_i^2 + b u_j^2, 4 a b = M^2, between the axes: to each what it can bear.
 
@@ -406,7 +406,7 @@ def share_bends(problem: SumProblem, memory: SumMemory, x0: Floats, pull: float,
                     memory.bear[j] = bearable(problem, memory, x0, j, pull, price) / memory.load[j]
 
 
-@kernel
+@part
 def share_pair(memory: SumMemory, i: int, j: int, both: float) -> None:
     """Divide what two axes do together; `bear` is per unit of their load."""
     one, two = memory.bear[i] * both, memory.bear[j] * both
@@ -426,22 +426,22 @@ def share_pair(memory: SumMemory, i: int, j: int, both: float) -> None:
     memory.bend[j] += 0.25 * both * both / mine * (1.0 + 8.0 * ROUNDOFF)
 
 
-@kernel
+@part
 def bearable(problem: SumProblem, memory: SumMemory, x0: Floats, j: int, pull: float, price: float) -> float:
     """The greatest bend that leaves the centre the best of a few points along an axis, if it is."""
     least = np.inf
     centre = memory.centre[j]
     here = line_value(problem, memory, x0, j, centre, pull, price)
     for end in (memory.low[j], memory.high[j]):
-        for part in (0.05, 0.2, 0.4, 0.6, 0.8, 1.0):
-            u = part * (end - centre)
+        for piece in (0.05, 0.2, 0.4, 0.6, 0.8, 1.0):
+            u = piece * (end - centre)
             if u != 0.0:
                 rise = line_value(problem, memory, x0, j, centre + u, pull, price) - here
                 least = min(least, rise / (price * u * u))
     return least if least < np.inf else 0.0
 
 
-@kernel
+@part
 def line_value(
     problem: SumProblem, memory: SumMemory, x0: Floats, j: int, x: float, pull: float, price: float
 ) -> float:
@@ -453,7 +453,7 @@ def line_value(
     return float(cost + price * value)
 
 
-@kernel
+@part
 def twist(b: Floats, outer: int, size: int, inner: int, other: int) -> tuple[float, float]:
     """The least and the greatest of the mixed differences along two axes, of strides `outer` and `inner`."""
     flattest, steepest = np.inf, -np.inf
@@ -465,7 +465,7 @@ def twist(b: Floats, outer: int, size: int, inner: int, other: int) -> tuple[flo
     return flattest, steepest
 
 
-@kernel
+@part
 def least_of_lines(
     problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, pull: float, price: float, tolerance: float
 ) -> tuple[float, float, float]:
@@ -478,13 +478,13 @@ def least_of_lines(
     size = abs(total)
     value, cost = constant, 0.0
     for j in range(d):
-        bound, where, paid, part = least_on_line(
+        bound, where, paid, piece = least_on_line(
             memory.lines[j], problem.degree[j], memory.low[j], memory.high[j], memory.bend[j], memory.centre[j], x0[j],
             memory.scale[j], problem.norm, pull, price, tolerance, memory.cells, memory.ends, memory.work,
         )  # fmt: skip
         memory.least[j] = where
         total += bound
         size += abs(bound)
-        value += part
+        value += piece
         cost += paid
     return total - (d + 8) * ROUNDOFF * size, value, cost

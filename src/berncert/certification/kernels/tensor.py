@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from berncert.certification.kernels.compiled import kernel
+from berncert.certification.kernels.compiled import inlined, part
 from berncert.foundation.arrays import Floats, Ints
 
 ROUNDOFF = 2.0**-53
 LARGEST = 2.0  # of any coefficient of a margin
 
 
-@kernel
+@inlined
 def basis(degree: int, x: float, out: Floats) -> None:
     """The degree + 1 Bernstein polynomials at x: >= 0, summing to 1, each with relative error <= 3 degree roundoffs."""
     out[0] = 1.0
@@ -26,7 +26,7 @@ def basis(degree: int, x: float, out: Floats) -> None:
         out[0] = (1.0 - x) * out[0]
 
 
-@kernel
+@inlined
 def contract(source: Floats, count: int, size: int, rest: int, weights: Floats, target: Floats) -> None:
     """(count, size, rest) -> (count, rest): the weighted sum over the middle axis."""
     if rest < 8:
@@ -59,7 +59,7 @@ def contract(source: Floats, count: int, size: int, rest: int, weights: Floats, 
                 out[i] += v * one[i]
 
 
-@kernel
+@inlined
 def copy(source: Floats, n: int, target: Floats) -> None:
     """target[:n] = source[:n]"""
     one = source[:n]
@@ -68,7 +68,7 @@ def copy(source: Floats, n: int, target: Floats) -> None:
         out[i] = one[i]
 
 
-@kernel
+@part
 def value_at(b: Floats, sizes: Ints, x: Floats, here: Floats, there: Floats, scratch: Floats) -> float:
     """The polynomial at x in [0,1]^d, in the box's own coordinates."""
     weights = scratch[0]
@@ -83,7 +83,7 @@ def value_at(b: Floats, sizes: Ints, x: Floats, here: Floats, there: Floats, scr
     return float(source[0])
 
 
-@kernel
+@part
 def value_and_gradient(
     b: Floats, sizes: Ints, x: Floats, gradient: Floats, here: Floats, there: Floats, scratch: Floats
 ) -> float:
@@ -110,7 +110,7 @@ def value_and_gradient(
     return float(source[0])
 
 
-@kernel
+@part
 def split(b: Floats, sizes: Ints, axis: int, low: Floats, high: Floats) -> None:
     """The coefficients on the lower and on the upper half of an axis; errors grow by at most 2 degree roundoffs."""
     size = sizes[axis]
@@ -125,7 +125,7 @@ def split(b: Floats, sizes: Ints, axis: int, low: Floats, high: Floats) -> None:
             split_block(b[start:], size, rest, low[start:], high[start:])
 
 
-@kernel
+@inlined
 def split_line(b: Floats, at: int, size: int, rest: int, low: Floats, high: Floats) -> None:
     """De Casteljau at the middle of one line of coefficients, `rest` apart."""
     for k in range(size):
@@ -138,7 +138,7 @@ def split_line(b: Floats, at: int, size: int, rest: int, low: Floats, high: Floa
         low[at + r * rest] = high[at]
 
 
-@kernel
+@part
 def split_block(b: Floats, size: int, rest: int, low: Floats, high: Floats) -> None:
     """The same for `rest` lines side by side."""
     copy(b, size * rest, high)
@@ -152,7 +152,7 @@ def split_block(b: Floats, size: int, rest: int, low: Floats, high: Floats) -> N
         copy(high, rest, low[r * rest :])
 
 
-@kernel
+@part
 def rotate(b: Floats, size: int, rest: int, out: Floats) -> None:
     """Make the first axis the last: (size, rest) -> (rest, size)."""
     for k in range(size):
@@ -160,7 +160,7 @@ def rotate(b: Floats, size: int, rest: int, out: Floats) -> None:
             out[i * size + k] = b[k * rest + i]
 
 
-@kernel
+@inlined
 def least(b: Floats, n: int) -> float:
     """The least of the first n; four side by side, as the compiler may not reorder."""
     p = q = r = s = np.inf
@@ -175,7 +175,7 @@ def least(b: Floats, n: int) -> float:
     return min(min(p, q), min(r, s))
 
 
-@kernel
+@inlined
 def greatest(b: Floats, n: int) -> float:
     """The greatest magnitude of the first n."""
     p = q = r = s = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.boxes import bound_box, hopeless, narrow, within
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.descent import land, slope_at, subtract
 from berncert.certification.kernels.distance import distance
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
@@ -23,7 +23,7 @@ from berncert.certification.kernels.search import (
     ROUNDING,
     TIME,
     WHOLE_CUBE,
-    values_at,
+    all_values,
 )
 from berncert.certification.kernels.tensor import ROUNDOFF, copy, split, value_at
 from berncert.foundation.arrays import Flags, Floats, Ints
@@ -68,7 +68,7 @@ def wanted_rows(
             return
 
 
-@kernel
+@part
 def nearest_wanted(
     problem: Problem,
     memory: Memory,
@@ -106,7 +106,7 @@ def nearest_wanted(
     return radius, upper, TIME if late else (BUDGET if short else ROUNDING), boxes
 
 
-@kernel
+@part
 def enter_wanted(problem: Problem, memory: Memory, paths: Floats, x0: Floats, wanted: int, upper: float) -> bool:
     """Put all g_r, on the part of the sample's box within `upper`, onto the path; False if there is no such part."""
     sizes = memory.sizes[0]
@@ -136,7 +136,7 @@ def enter_wanted(problem: Problem, memory: Memory, paths: Floats, x0: Floats, wa
     return True
 
 
-@kernel
+@part
 def explore_wanted(
     problem: Problem,
     memory: Memory,
@@ -195,7 +195,7 @@ def explore_wanted(
     return min(closed, upper), upper, boxes
 
 
-@kernel
+@part
 def bound_wanted(
     problem: Problem,
     memory: Memory,
@@ -242,7 +242,7 @@ def bound_wanted(
     return max(bound, best_bound), best_axis
 
 
-@kernel
+@part
 def seek(problem: Problem, memory: Memory, x0: Floats, wanted: int, upper: float, witness: Floats) -> float:
     """From memory.x, step onto the tangent of the most violated g_r until none is; then back towards the sample."""
     x = memory.x
@@ -259,10 +259,10 @@ def seek(problem: Problem, memory: Memory, x0: Floats, wanted: int, upper: float
     return upper
 
 
-@kernel
+@part
 def strongest(problem: Problem, memory: Memory, x: Floats, wanted: int) -> tuple[int, float]:
     """The other class that is strongest at x, and by how much the wanted one leads it."""
-    values = values_at(problem, memory, x)
+    values = all_values(problem, memory, x)
     rival = -1
     for r in range(values.size):
         if r != wanted and (rival < 0 or values[r] > values[rival]):
@@ -270,7 +270,7 @@ def strongest(problem: Problem, memory: Memory, x: Floats, wanted: int) -> tuple
     return rival, values[wanted] - values[rival]
 
 
-@kernel
+@part
 def go_back(problem: Problem, memory: Memory, x0: Floats, wanted: int, upper: float, witness: Floats) -> float:
     """From memory.x, of the wanted class, towards the nearest point of the box to the sample, by bisection."""
     near, far = 0.0, 1.0
@@ -292,7 +292,7 @@ def go_back(problem: Problem, memory: Memory, x0: Floats, wanted: int, upper: fl
     return upper
 
 
-@kernel
+@part
 def divide_wanted(memory: Memory, paths: Floats, at: int, axis: int, error: float, bound: float) -> None:
     """Replace the box by its halves, the one nearer to the sample on top."""
     sizes = memory.sizes[at]
