@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape
+from berncert.extractor.bounds.local import Interval, LocalValue, Pulled, gamma, less, through_constants, total
 from berncert.extractor.bounds.norm_gains import NormGains
+from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
 
 MOST_NUMBERS = 2**25
@@ -41,6 +43,14 @@ class Operation(ABC):
     @abstractmethod
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         """What is proven of the result, and the operation's own gains; None if it joins several values."""
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        """Where the entries of the result lie, from where those of the values do; None if only norms bound it."""
+        return None
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        """A lower bound of rows . result, (N, R), that is affine in the values; by default it is a constant."""
+        return through_constants(rows, result.interval, len(values))
 
     def check(self) -> None:
         """Raise a ValueError if the fields are not those of such an operation: files can hold anything."""
@@ -86,6 +96,66 @@ class Layer(Operation):
     def bound(self, *values: ValueBound, unit: float) -> tuple[ValueBound, NormGains | None]:
         (value,) = values
         return value.through(self.layer_bound(value.shape), self.output_shape(value.shape), unit)
+
+
+class Affine(Operation):
+    """An operation A x + b of all its values together; by default one whose A has no negative entries, and b = 0."""
+
+    def absolute(self, *values: Tensor) -> Tensor:
+        """|A| x, the matrix with its entries made positive."""
+        return self.evaluate(*values)
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        """A^T rows, (rows, ...) for each of the values."""
+        with torch.inference_mode(False), torch.enable_grad():
+            values = [rows.new_zeros(len(rows), *shape).requires_grad_() for shape in shapes]
+            return torch.autograd.grad(self.evaluate(*values), values, rows)
+
+    def terms(self, *shapes: Shape) -> int:
+        """The most terms that are added up for an entry, of the result or of `pull_rows`."""
+        return sum(map(math.prod, shapes)) + math.prod(self.output_shape(*shapes))
+
+    def reach(self, *values: LocalValue) -> Tensor | None:
+        """How far entries of A v are from those of A c, from how far the values are from their centres in norms."""
+        return None
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        """A times the middle, give or take |A| times half of the width."""
+        middles = [(v.interval.lower + v.interval.upper) / 2 for v in values]
+        halves = [
+            torch.maximum(v.interval.upper - m, m - v.interval.lower) * (1 + 4 * UNIT)
+            for v, m in zip(values, middles, strict=True)
+        ]
+        slack = self.rounding(*values).view(-1, *(1,) * len(self.output_shape(*(v.shape for v in values))))
+        wider = 1 + gamma(self.terms(*(v.shape for v in values)))
+        middle, half = self.evaluate(*middles), self.absolute(*halves) * wider + 2 * slack
+        found = Interval(middle - half, middle + half)
+        reach = self.reach(*values)
+        if reach is None:
+            return found
+        centre = self.evaluate(*(v.centre for v in values))
+        half = reach * wider + 2 * slack
+        return found.within(Interval(centre - half, centre + half))
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        """Exact, but for rounding."""
+        shapes = [v.shape for v in values]
+        pulled = self.pull_rows(rows.flatten(0, 1), *shapes)
+        constant = total(rows, self.at_zero(*shapes).expand(len(rows), *result.shape))
+        parts = tuple(part.unflatten(0, rows.shape[:2]) for part in pulled)
+        return Pulled(parts, less(constant, rows, 2 * self.rounding(*values)))
+
+    def at_zero(self, *shapes: Shape) -> Tensor:
+        """b, (1, ...)."""
+        return self.evaluate(*(torch.zeros(1, *shape, dtype=torch.float64) for shape in shapes))
+
+    def rounding(self, *values: LocalValue) -> Tensor:
+        """(N,): no entry of A v + b is off by more, where A v, |A| v or A^T rows is computed in float64."""
+        shapes = [v.shape for v in values]
+        ones = [torch.ones(1, *shape, dtype=torch.float64) for shape in shapes]
+        largest = torch.stack([v.interval.size for v in values]).amax(dim=0)
+        gain, offset = float(self.absolute(*ones).max()), float(self.at_zero(*shapes).abs().max())
+        return gamma(self.terms(*shapes)) * (gain * largest + offset)
 
 
 def require_map(shape: Shape) -> None:

@@ -12,11 +12,11 @@ from torch import Tensor
 from berncert.extractor.bounds.layer_bound import Shape
 from berncert.extractor.bounds.norm_gains import NormGains
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.extractor.operations.base import Operation, require_counts
+from berncert.extractor.operations.base import Affine, require_counts
 
 
 @dataclass(frozen=True, eq=False)
-class Add(Operation):
+class Add(Affine):
     """The sum of two values of the same shape."""
 
     arguments: ClassVar[int | None] = 2
@@ -36,7 +36,7 @@ class Add(Operation):
 
 
 @dataclass(frozen=True, eq=False)
-class Concatenate(Operation):
+class Concatenate(Affine):
     """Values side by side along one axis, counted without the batch."""
 
     arguments: ClassVar[int | None] = None

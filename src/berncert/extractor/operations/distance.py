@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import torch
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
+from berncert.extractor.bounds.local import TINY, Interval, LocalValue
 from berncert.extractor.bounds.norm_gains import INF
 from berncert.extractor.bounds.spectral_norm import UNIT
-from berncert.extractor.distances import distances, sorted_distances
+from berncert.extractor.distances import CHUNK, distances, sorted_distances
 from berncert.extractor.operations.base import Layer
 
 
@@ -35,6 +37,21 @@ class Distance(Layer):
     def evaluate(self, *values: Tensor) -> Tensor:
         found = distances(values[0], self.weight)
         return self.bias - found if self.negative else found + self.bias
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        """Each |x_i - w_ji| is least where x_i is nearest to w_ji, and greatest at one of its limits."""
+        low, high = values[0].interval
+        least, most = [], []
+        for points in torch.split(self.weight, max(1, CHUNK // max(1, low.numel()))):
+            left, right = low[:, None] - points, points - high[:, None]
+            least.append(torch.maximum(left, right).clamp(min=0).amax(dim=2))
+            most.append(torch.maximum(-left, -right).amax(dim=2))
+        # two roundings of numbers that are at most the greatest distance and the bias
+        farthest = torch.cat(most, dim=1)
+        error = 8 * UNIT * (farthest.abs() + self.bias.abs()) + TINY
+        if self.negative:
+            return Interval(self.bias - farthest - error, self.bias - torch.cat(least, dim=1) + error)
+        return Interval(torch.cat(least, dim=1) + self.bias - error, farthest + self.bias + error)
 
     def output_shape(self, *shapes: Shape) -> Shape:
         outputs, inputs = self.weight.shape

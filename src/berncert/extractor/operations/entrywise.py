@@ -12,19 +12,75 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
+from berncert.extractor.bounds.local import (
+    Interval,
+    Lines,
+    LocalValue,
+    Pulled,
+    TINY,
+    curve_lines,
+    curve_range,
+    kinked_lines,
+    kinked_secants,
+    through_lines,
+    through_secants,
+)
 from berncert.extractor.bounds.norm_gains import INF, entrywise_gains
 from berncert.extractor.bounds.spectral_norm import UNIT
-from berncert.extractor.operations.base import Layer, require_numbers
+from berncert.extractor.operations.base import Affine, Layer, require_numbers
 
 ULPS = 8.0  # units in the last place by which elementary functions of any common library may be off
 SINGLE = 3.4e38  # the largest numbers of float32
 
 
-class Entrywise(Layer):
+class Relaxed(Layer):
+    """A function of each entry, which lines enclose on an interval."""
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        """What the lines rest on."""
+        raise NotImplementedError
+
+    def lines(self, value: LocalValue) -> Lines:
+        """For each entry a line below the function on its interval, and one above."""
+        shape = self.shape_of_curve
+        return curve_lines(self.evaluate, value.interval, shape.bend, shape.kinks, self.off_by(value.interval))
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        (low, high), shape = values[0].interval, self.shape_of_curve
+        error = self.off_by(values[0].interval)
+        found = Interval(self.evaluate(low) - error, self.evaluate(high) + error)
+        if not shape.rising:
+            found = curve_range(self.evaluate, values[0].interval, shape.bend, shape.kinks, error)
+        limits = self.layer_bound((1,)).limits
+        return Interval(found.lower.clamp(*limits), found.upper.clamp(*limits))
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        return through_lines(rows, self.lines(values[0]), values[0])
+
+    def off_by(self, interval: Interval) -> Tensor:
+        """How far the computed function is off, and more, for entries of this interval."""
+        known = self.layer_bound((1,))
+        roundings = 4 * known.roundings * UNIT
+        return roundings * (known.known[INF, INF] * interval.magnitude + known.offset) + TINY
+
+
+class Entrywise(Relaxed):
     """An operation that keeps the shape."""
 
     def output_shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
+
+
+class CurveShape(NamedTuple):
+    """What is proven of the shape of a function of one number."""
+
+    bend: float
+    """The slope changes by at most this for each 1, between kinks."""
+    kinks: tuple[float, ...] = ()
+    """Where the slope jumps."""
+    rising: bool = True
+    """Whether it never falls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +101,14 @@ def fits(constant: Tensor, shape: Shape) -> bool:
     return constant.ndim <= len(shape) and all(n in (1, size) for n, size in ends)
 
 
-class Shift(WithConstant):
+class Shift(Affine, WithConstant):
     """x + by."""
+
+    def absolute(self, *values: Tensor) -> Tensor:
+        return values[0]
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        return (rows,)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] + self.by
@@ -56,7 +118,7 @@ class Shift(WithConstant):
 
 
 @dataclass(frozen=True, eq=False)
-class Scale(WithConstant):
+class Scale(Affine, WithConstant):
     """x * by, or x / by."""
 
     divide: bool = False
@@ -77,6 +139,12 @@ class Scale(WithConstant):
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] / self.by if self.divide else values[0] * self.by
 
+    def absolute(self, *values: Tensor) -> Tensor:
+        return values[0] / self.by.abs() if self.divide else values[0] * self.by.abs()
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        return (self.evaluate(rows),)
+
     def layer_bound(self, shape: Shape) -> LayerBound:
         factors = 1 / self.by.abs() if self.divide else self.by.abs()
         exact = not self.divide and bool((self.by.abs() == 1).all())
@@ -84,8 +152,18 @@ class Scale(WithConstant):
         return LayerBound(entrywise_gains(steepest * (1 if exact else 1 + 4 * UNIT)), 0.0, 0 if exact else 4)
 
 
-class Leaky(WithConstant):
+class Leaky(WithConstant, Relaxed):
     """x where x > 0, else by * x: leaky and parametric ReLU."""
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CurveShape(0.0, (0.0,), bool((self.by >= 0).all()))
+
+    def lines(self, value: LocalValue) -> Lines:
+        return kinked_lines(value.interval, self.by)
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        return through_kink(rows, self.lines(values[0]), self.by, result, values[0])
 
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values
@@ -93,6 +171,15 @@ class Leaky(WithConstant):
 
     def layer_bound(self, shape: Shape) -> LayerBound:
         return LayerBound(entrywise_gains(max(1.0, float(self.by.abs().max()))), roundings=2)
+
+
+def through_kink(
+    rows: Tensor, lines: Lines, below: Tensor | float, result: LocalValue, value: LocalValue
+) -> Pulled:
+    """By lines; where the pixels' norm is 2 or less, entries may be bounded together in norm_2."""
+    if value.norm > 2:
+        return through_lines(rows, lines, value)
+    return through_secants(rows, lines, kinked_secants(value, below), result.centre, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +194,10 @@ class Clamp(Entrywise):
         require_numbers(**{name: value for name, value in limits.items() if value is not None})
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"expected limits of a clamp in order, got {self.low} and {self.high}")
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CurveShape(0.0, tuple(float(limit) for limit in (self.low, self.high) if limit is not None))
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0] if self.low is None and self.high is None else values[0].clamp(self.low, self.high)
@@ -132,6 +223,7 @@ class Curve(NamedTuple):
     limits: tuple[float, float] = (-INF, INF)
     ulps: float = ULPS
     """How far the computed function is off, in roundings of steepest * |x| + at_zero."""
+    shape: CurveShape = CurveShape(0.0, (0.0,))
 
 
 # the derivative of x Phi(x) is largest at sqrt 2, where it is Phi(sqrt 2) + exp(-1) / sqrt pi
@@ -144,19 +236,19 @@ SELU = 1.0507009873554805 * 1.6732632423543772 * (1 + 1e-12)
 
 CURVES: dict[str, Curve] = {
     "relu": Curve(torch.relu, 1.0, limits=(0.0, INF), ulps=0),
-    "relu6": Curve(lambda x: x.clamp(0, 6), 1.0, limits=(0.0, 6.0), ulps=0),
-    "abs": Curve(torch.abs, 1.0, limits=(0.0, INF), ulps=0),
-    "tanh": Curve(lambda x: torch.tanh(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0)),
-    "sigmoid": Curve(lambda x: torch.sigmoid(x).clamp(0, 1), 0.25, 0.5, (0.0, 1.0)),
-    "hardsigmoid": Curve(lambda x: F.hardsigmoid(x).clamp(0, 1), 1 / 6 * (1 + 1e-15), 0.5, (0.0, 1.0)),
-    "hardswish": Curve(F.hardswish, 1.5),
-    "silu": Curve(F.silu, SILU),
-    "mish": Curve(F.mish, MISH),
-    "softsign": Curve(lambda x: F.softsign(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0)),
-    "logsigmoid": Curve(F.logsigmoid, 1.0, math.log(2) * (1 + 4 * UNIT)),
-    "selu": Curve(F.selu, SELU),
-    "gelu": Curve(F.gelu, GELU, ulps=2 * ULPS),
-    "gelu_tanh": Curve(lambda x: F.gelu(x, approximate="tanh"), TANH_GELU, ulps=2 * ULPS),
+    "relu6": Curve(lambda x: x.clamp(0, 6), 1.0, limits=(0.0, 6.0), ulps=0, shape=CurveShape(0.0, (0.0, 6.0))),
+    "abs": Curve(torch.abs, 1.0, limits=(0.0, INF), ulps=0, shape=CurveShape(0.0, (0.0,), rising=False)),
+    "tanh": Curve(lambda x: torch.tanh(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0), shape=CurveShape(0.7699)),
+    "sigmoid": Curve(lambda x: torch.sigmoid(x).clamp(0, 1), 0.25, 0.5, (0.0, 1.0), shape=CurveShape(0.09623)),
+    "hardsigmoid": Curve(lambda x: F.hardsigmoid(x).clamp(0, 1), 1 / 6 * (1 + 1e-15), 0.5, (0.0, 1.0), shape=CurveShape(0.0, (-3.0, 3.0))),
+    "hardswish": Curve(F.hardswish, 1.5, shape=CurveShape(0.33334, (-3.0, 3.0), rising=False)),
+    "silu": Curve(F.silu, SILU, shape=CurveShape(0.50001, rising=False)),
+    "mish": Curve(F.mish, MISH, shape=CurveShape(0.6443, rising=False)),
+    "softsign": Curve(lambda x: F.softsign(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0), shape=CurveShape(2.0)),
+    "logsigmoid": Curve(F.logsigmoid, 1.0, math.log(2) * (1 + 4 * UNIT), shape=CurveShape(0.25)),
+    "selu": Curve(F.selu, SELU, shape=CurveShape(1.7582, (0.0,))),
+    "gelu": Curve(F.gelu, GELU, ulps=2 * ULPS, shape=CurveShape(0.79789, rising=False)),
+    "gelu_tanh": Curve(lambda x: F.gelu(x, approximate="tanh"), TANH_GELU, ulps=2 * ULPS, shape=CurveShape(0.7979, rising=False)),
 }
 
 
@@ -169,6 +261,18 @@ class Activation(Entrywise):
     def check(self) -> None:
         if self.function not in CURVES:
             raise ValueError(f"expected a function out of {', '.join(CURVES)}, got {self.function!r}")
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CURVES[self.function].shape
+
+    def lines(self, value: LocalValue) -> Lines:
+        return kinked_lines(value.interval, 0.0) if self.function == "relu" else super().lines(value)
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        if self.function == "relu":
+            return through_kink(rows, self.lines(values[0]), 0.0, result, values[0])
+        return super().pull_back(rows, result, *values)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return CURVES[self.function].function(values[0])
@@ -187,6 +291,10 @@ class Elu(Entrywise):
 
     def check(self) -> None:
         require_numbers(alpha=self.alpha)
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CurveShape(abs(self.alpha), (0.0,), self.alpha >= 0)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.elu(values[0], self.alpha)
@@ -207,6 +315,10 @@ class Celu(Entrywise):
         if not 1e-9 <= self.alpha <= 1e9:  # beyond, x / alpha may be flushed to 0 or overflow
             raise ValueError(f"expected a CELU with alpha > 0, between 1e-9 and 1e9, got {self.alpha}")
 
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CurveShape(1 / self.alpha * (1 + 4 * UNIT))
+
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values
         return torch.where(x > 0, x, self.alpha * torch.expm1(x.clamp(max=0) / self.alpha))
@@ -225,6 +337,10 @@ class Softplus(Entrywise):
         require_numbers(beta=self.beta)
         if not 1e-30 < self.beta < 1e30:
             raise ValueError(f"expected beta > 0, between 1e-30 and 1e30, got {self.beta}")
+
+    @property
+    def shape_of_curve(self) -> CurveShape:
+        return CurveShape(self.beta / 4)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         (x,) = values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, norm_of_ones
+from berncert.extractor.bounds.local import Interval, LocalValue, Pulled, gamma, less, through_maxima
 from berncert.extractor.bounds.norm_gains import INF, entrywise_gains
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.operations.base import Layer, require_counts
@@ -26,6 +28,25 @@ class GroupSort(Layer):
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return sorted_groups(values[0], self.size)
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        """The k-th of some numbers is not below the k-th of their lower limits, nor above that of the upper ones."""
+        return Interval(*(self.evaluate(side) for side in values[0].interval))
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        """Of pairs: p max(a, b) + q min(a, b) = (p - q) max(a, b) + q (a + b)."""
+        if self.size != 2:
+            return super().pull_back(rows, result, *values)
+        (value,) = values
+        numbers = torch.arange(math.prod(value.shape)).view(-1, 2, *value.shape[1:])
+        index = numbers.movedim(1, -1).reshape(-1, 2)
+        greatest, least = torch.unflatten(rows, 2, (-1, 2)).unbind(3)
+        pulled = through_maxima(greatest - least, index, value)
+        assert pulled.rows[0] is not None
+        both = torch.stack([least, least], dim=3).flatten(2, 3)
+        # the difference and the sum at the end are rounded; entries of a row are in two of them
+        slack = gamma(len(index)) * value.interval.size
+        return Pulled((pulled.rows[0] + both,), less(pulled.constant, rows, 8 * slack))
 
     def output_shape(self, *shapes: Shape) -> Shape:
         require_groups(shapes[0], self.size)

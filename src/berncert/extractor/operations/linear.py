@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.grad import conv2d_input
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm, length
+from berncert.extractor.bounds.local import LocalValue, gamma
 from berncert.extractor.bounds.norm_gains import INF
 from berncert.extractor.bounds.spectral_norm import (
     UNIT,
@@ -21,13 +24,22 @@ from berncert.extractor.bounds.spectral_norm import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from berncert.extractor.operations.base import Layer, require_counts, require_map, require_size, require_tuples
+from berncert.extractor.operations.base import (
+    Affine,
+    Layer,
+    require_counts,
+    require_map,
+    require_size,
+    require_tuples,
+)
+
+from berncert.foundation.arguments import dual_norm
 
 MODES = ("zeros", "circular", "reflect", "replicate")
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Layer):
+class Linear(Affine, Layer):
     """x W^T + b along the last axis."""
 
     weight: Tensor
@@ -41,6 +53,18 @@ class Linear(Layer):
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.linear(values[0], self.weight, self.bias)
+
+    def absolute(self, *values: Tensor) -> Tensor:
+        return F.linear(values[0], self.weight.abs())
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        return (rows @ self.weight,)
+
+    def terms(self, *shapes: Shape) -> int:
+        return sum(self.weight.shape) + math.prod(self.output_shape(*shapes))
+
+    def reach(self, *values: LocalValue) -> Tensor | None:
+        return row_reach(self.weight, values[0]) if len(values[0].shape) == 1 else None
 
     def output_shape(self, *shapes: Shape) -> Shape:
         outputs, inputs = self.weight.shape
@@ -65,8 +89,19 @@ class Linear(Layer):
         return LayerBound(known, length(self.bias, copies), w.shape[1] + 3, absolute_norm(known))
 
 
+def row_reach(weight: Tensor, value: LocalValue, *, copied: bool = False) -> Tensor:
+    """(N, outputs): how far weight . v is from weight . c: for each norm the dual norm of a row, of which the least.
+
+    Where entries are copied, weights of the same entry add up, to at most the l1 norm of a row in any norm.
+    """
+    wider = 1 + gamma(weight.shape[1] + 64)
+    duals = [1.0 if copied else dual_norm(t) for t in value.norms]
+    lengths = torch.stack([torch.linalg.vector_norm(weight, q, dim=1) for q in duals])
+    return (value.balls[:, :, None] * lengths * wider).amin(dim=1)
+
+
 @dataclass(frozen=True, eq=False)
-class Convolution(Layer):
+class Convolution(Affine, Layer):
     """A 2-D convolution as torch defines it, with (before, after) padding for height and width."""
 
     weight: Tensor
@@ -100,6 +135,26 @@ class Convolution(Layer):
         even = self.mode == "zeros" and top == bottom and left == right
         padded, padding = (x, (top, left)) if even else (geometry.pad(x), (0, 0))
         return F.conv2d(padded, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def absolute(self, *values: Tensor) -> Tensor:
+        return self.geometry.convolve(values[0], self.weight.abs())
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        (top, bottom), (left, right) = self.padding
+        if self.mode != "zeros" or top != bottom or left != right:
+            return super().pull_rows(rows, *shapes)
+        size = (len(rows), *shapes[0])
+        geometry = self.stride, (top, left), self.dilation, self.groups
+        return (conv2d_input(size, self.weight, rows.contiguous(), *geometry),)  # a transposed one takes twice as long
+
+    def terms(self, *shapes: Shape) -> int:
+        """Of padding that copies pixels, each may be added up several times."""
+        return 16 * self.weight.numel() + math.prod(self.output_shape(*shapes))
+
+    def reach(self, *values: LocalValue) -> Tensor | None:
+        """Each entry is the product of one row of weights with a part of the padded value."""
+        found = row_reach(self.weight.flatten(1), values[0], copied=self.mode != "zeros")
+        return found[:, :, None, None]
 
     def output_shape(self, *shapes: Shape) -> Shape:
         require_map(shapes[0])
@@ -208,7 +263,7 @@ def potential_step(
 
 
 @dataclass(frozen=True, eq=False)
-class Mean(Layer):
+class Mean(Affine, Layer):
     """The average over some axes, counted without the batch, which are left out of the result or kept with size 1."""
 
     axes: tuple[int, ...]

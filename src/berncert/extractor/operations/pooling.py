@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm
+from berncert.extractor.bounds.local import Interval, LocalValue, Pulled, through_maxima
 from berncert.extractor.bounds.norm_gains import INF, copying_gains
 from berncert.extractor.bounds.spectral_norm import (
     LARGEST_EXPLICIT,
@@ -20,7 +22,31 @@ from berncert.extractor.bounds.spectral_norm import (
     sums_over_inputs,
     sums_over_outputs,
 )
-from berncert.extractor.operations.base import Layer, require_counts, require_map, require_tuples
+from berncert.extractor.operations.base import Affine, Layer, require_counts, require_map, require_tuples
+
+
+class Maximum(Layer):
+    """The maximum of some entries of the value, for each entry of the result."""
+
+    @abstractmethod
+    def axes(self, shape: Shape) -> tuple[list[range], list[range]]:
+        """The rows and columns of each window, of a map of this shape."""
+
+    def interval(self, *values: LocalValue) -> Interval | None:
+        return Interval(*(self.evaluate(side) for side in values[0].interval))
+
+    def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
+        return through_maxima(rows, window_index(values[0].shape, *self.axes(values[0].shape)), values[0])
+
+
+def window_index(shape: Shape, heights: list[range], widths: list[range]) -> Tensor:
+    """(outputs, k): the numbers of the entries of each window of each channel, -1 where it has fewer than others."""
+    channels, height, width = shape
+    windows = [[y * width + x for y in rows for x in columns] for rows in heights for columns in widths]
+    most = max(map(len, windows))
+    index = torch.tensor([window + [-1] * (most - len(window)) for window in windows])
+    offsets = torch.arange(channels)[:, None, None] * height * width
+    return torch.where(index >= 0, index + offsets, -1).flatten(0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +84,16 @@ class Windows(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class MaximumPool(Windows):
+class MaximumPool(Windows, Maximum):
     """The maximum of each window."""
 
     dilation: Pair = (1, 1)
+
+    def axes(self, shape: Shape) -> tuple[list[range], list[range]]:
+        outputs = self.output_shape(shape)[1:]
+        axes = zip(shape[1:], outputs, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        height, width = (_windows(*axis) for axis in axes)
+        return height, width
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.max_pool2d(values[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil)
@@ -78,12 +110,17 @@ class MaximumPool(Windows):
 
 def _window_counts(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[int, int]:
     """The fewest pixels in a window, and the most windows that a pixel is in."""
+    windows = _windows(size, outputs, kernel, stride, padding, dilation)
+    return min(map(len, windows)), _most_common(size, windows)
+
+
+def _windows(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> list[range]:
+    """The pixels of each window along an axis."""
     starts = (i * stride - padding for i in range(outputs))
-    windows = [
+    return [
         range(max(start, start % dilation), min(size, start + dilation * (kernel - 1) + 1), dilation)
         for start in starts
     ]
-    return min(map(len, windows)), _most_common(size, windows)
 
 
 def _most_common(size: int, windows: Iterable[Iterable[int]]) -> int:
@@ -108,21 +145,28 @@ class Adaptive(Layer):
         return (shapes[0][0], *self.outputs)
 
 
-class AdaptiveMaximum(Adaptive):
+class AdaptiveMaximum(Adaptive, Maximum):
     """The maximum of each window."""
+
+    def axes(self, shape: Shape) -> tuple[list[range], list[range]]:
+        height, width = (_even_windows(n, m) for n, m in zip(shape[1:], self.outputs, strict=True))
+        return height, width
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.adaptive_max_pool2d(values[0], self.outputs)
 
     def layer_bound(self, shape: Shape) -> LayerBound:
         times = (
-            _most_common(n, (range(i * n // m, -(-(i + 1) * n // m)) for i in range(m)))
-            for n, m in zip(shape[1:], self.outputs, strict=True)
+            _most_common(n, _even_windows(n, m)) for n, m in zip(shape[1:], self.outputs, strict=True)
         )
         return LayerBound(copying_gains(math.prod(times)), keeps_limits=True)
 
 
-class Average(Layer):
+def _even_windows(size: int, outputs: int) -> list[range]:
+    return [range(i * size // outputs, -(-(i + 1) * size // outputs)) for i in range(outputs)]
+
+
+class Average(Affine, Layer):
     """A linear map without negative entries, the same for each channel."""
 
     @property

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape
 from berncert.extractor.bounds.norm_gains import copying_gains, entrywise_gains
-from berncert.extractor.operations.base import Layer, require_tuples
+from berncert.extractor.operations.base import Affine, Layer, require_tuples
 
 
 @dataclass(frozen=True, eq=False)
-class Reshape(Layer):
+class Reshape(Affine, Layer):
     """The same numbers in the same order, in another shape."""
 
     shape: Shape
@@ -25,6 +25,9 @@ class Reshape(Layer):
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return values[0].reshape(len(values[0]), *self.shape)
+
+    def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        return (rows.reshape(len(rows), *shapes[0]),)
 
     def output_shape(self, *shapes: Shape) -> Shape:
         if math.prod(shapes[0]) != math.prod(self.shape):
@@ -36,7 +39,7 @@ class Reshape(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class Gather(Layer):
+class Gather(Affine, Layer):
     """Each result is the input with the number in `index`, in reading order, or 0 for -1."""
 
     index: Tensor

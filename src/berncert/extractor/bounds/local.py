@@ -1,0 +1,329 @@
+"""What is proven of a value while the image stays in a ball, and how a bound on a value becomes one on those before it.
+
+All tensors are float64 on the CPU, with the images as their first axis. Numbers are rounded outwards: every statement
+here holds in real arithmetic, for the floats as they are (docs/proof.md, "The local route").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from berncert.extractor.bounds.spectral_norm import UNIT
+
+CELLS = 8
+"""Into so many parts an interval is divided where a curve is enclosed: the lines then lose a 64th of its own sag."""
+TINY = 1e-280
+"""More than all that is lost where numbers become too small for a float."""
+
+
+def gamma(terms: float) -> float:
+    """The relative error of a sum of so many products, in any order, and more than that of anything around it."""
+    return 4 * (terms + 16) * UNIT
+
+
+class Interval(NamedTuple):
+    """Two numbers for each entry, (N, ...), between which it lies."""
+
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def magnitude(self) -> Tensor:
+        """No entry is larger in magnitude."""
+        return torch.maximum(self.lower.abs(), self.upper.abs())
+
+    @property
+    def size(self) -> Tensor:
+        """(N,): no entry of the image's value is larger in magnitude."""
+        return self.magnitude.flatten(1).amax(dim=1)
+
+    def within(self, other: Interval) -> Interval:
+        """What both say; they enclose the same values, so that they overlap."""
+        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
+
+
+@dataclass(frozen=True)
+class LocalValue:
+    """A value v(x) of the network while the image x is in a ball around x0."""
+
+    centre: Tensor
+    """v(x0) as computed: any point would do, this one makes the rest narrow."""
+    interval: Interval
+    """Every v(x) lies in it."""
+    norm: float
+    """That of the pixels."""
+    norms: tuple[float, ...]
+    """1, 2, inf and the norm of the pixels."""
+    balls: Tensor
+    """(N, norms): norm_t(v(x) - centre) is at most this, for each t of the norms."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value of one image."""
+        return tuple(self.centre.shape[1:])
+
+    @property
+    def euclidean(self) -> Tensor:
+        """(N,): the ball in norm_2."""
+        return self.balls[:, 1]
+
+    def rows(self, chosen: Tensor) -> LocalValue:
+        """The values of some of the images."""
+        interval = Interval(self.interval.lower[chosen], self.interval.upper[chosen])
+        return replace(self, centre=self.centre[chosen], interval=interval, balls=self.balls[chosen])
+
+
+class Pulled(NamedTuple):
+    """rows . f(v) >= sum of rows' . v + constant, for everything that the values v can be."""
+
+    rows: tuple[Tensor | None, ...]
+    """(N, R, ...) for each argument of f; None where it plays no part."""
+    constant: Tensor
+    """(N, R), less what was rounded on the way."""
+
+
+class Lines(NamedTuple):
+    """For each entry, a line that stays below the function on its interval and one that stays above."""
+
+    lower_slope: Tensor
+    lower_at_zero: Tensor
+    upper_slope: Tensor
+    upper_at_zero: Tensor
+
+    def largest(self, magnitude: Tensor) -> Tensor:
+        """(N,): no value of a line, and none of its terms, is larger while the entries are of these magnitudes."""
+        lower = self.lower_slope.abs() * magnitude + self.lower_at_zero.abs()
+        upper = self.upper_slope.abs() * magnitude + self.upper_at_zero.abs()
+        return torch.maximum(lower, upper).flatten(1).amax(dim=1)
+
+
+def total(rows: Tensor, values: Tensor) -> Tensor:
+    """(N, R): the sum of rows (N, R, ...) times values (N, ...)."""
+    return torch.einsum("nrk,nk->nr", rows.flatten(2), values.flatten(1))
+
+
+def less(constant: Tensor, rows: Tensor, slack: Tensor) -> Tensor:
+    """The constant less slack |rows|_1, for what was rounded; slack (N,) is for rows whose entries are 1."""
+    return constant - rows.flatten(2).abs().sum(dim=2) * slack[:, None]
+
+
+def through_constants(rows: Tensor, result: Interval, arguments: int = 1) -> Pulled:
+    """For any function: the bound at the ends of its interval, which no longer depends on the arguments."""
+    positive = rows.clamp(min=0)
+    constant = total(positive, result.lower) + total(rows - positive, result.upper)
+    return Pulled((None,) * arguments, less(constant, rows, gamma(math.prod(rows.shape[2:])) * result.size))
+
+
+def through_lines(rows: Tensor, lines: Lines, value: LocalValue) -> Pulled:
+    """For a function of each entry: the lower line where a row is positive, else the upper one.
+
+    That is rows times the mean of both, plus |rows| times half of their difference.
+    """
+    slack = gamma(math.prod(rows.shape[2:])) * lines.largest(value.interval.magnitude)
+    slope, bend = lines.lower_slope + lines.upper_slope, lines.lower_slope - lines.upper_slope
+    at_zero, drop = lines.lower_at_zero + lines.upper_at_zero, lines.lower_at_zero - lines.upper_at_zero
+    magnitudes = rows.abs()
+    drop = drop / 2 - 4 * slack.view(-1, *(1,) * (drop.ndim - 1))
+    constant = total(rows, at_zero / 2) + total(magnitudes, drop)
+    return Pulled((torch.addcmul(rows * (slope / 2)[:, None], magnitudes, (bend / 2)[:, None]),), constant)
+
+
+def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Tensor, value: LocalValue) -> Pulled:
+    """`through_lines`, but for entries that are better bounded together, by how far all of them can move in norm_2.
+
+    f(v) - f(c) lies between the secants' slopes times v - c. With s and k the middle and half of their range, entries j
+    of a set J contribute at least rows_j (f(c) + s (v - c))_j each, less norm_2(rows_j k_j, j in J) norm_2(v - c) for
+    all of them. Any set is sound. One entry is worth its place if its part of that norm is less than what its line
+    loses at the centre; where none is, J is empty.
+    """
+    middle = (secants.lower + secants.upper) / 2
+    half = torch.maximum(secants.upper - middle, middle - secants.lower) * (1 + 4 * UNIT)
+    positive = rows.clamp(min=0)
+    negative = rows - positive
+    centre, ball = value.centre[:, None], value.euclidean[:, None]
+    below = at_centre - (lines.lower_slope * value.centre + lines.lower_at_zero)
+    above = at_centre - (lines.upper_slope * value.centre + lines.upper_at_zero)
+    lost = positive * below[:, None] + negative * above[:, None]  # >= 0
+    shares = rows * half[:, None]
+    squares = shares.square()
+    chosen = lost > 0
+    for _ in range(3):
+        length = (squares * chosen).flatten(2).sum(dim=2).sqrt().clamp_min(TINY)
+        chosen = 2 * lost * _like(length, lost) > _like(ball, lost) * squares
+    length = torch.linalg.vector_norm((shares * chosen).flatten(2), dim=2)
+    worth = length * ball < (lost * chosen).flatten(2).sum(dim=2)
+    chosen = chosen & _like(worth, lost)
+    length = torch.where(worth, length, 0.0)
+    slopes = torch.where(rows > 0, lines.lower_slope[:, None], lines.upper_slope[:, None])
+    at_zero = torch.where(rows > 0, lines.lower_at_zero[:, None], lines.upper_at_zero[:, None])
+    slopes = torch.where(chosen, middle[:, None], slopes)
+    at_zero = torch.where(chosen, at_centre[:, None] - middle[:, None] * centre, at_zero)
+    entries = math.prod(rows.shape[2:])
+    constant = (rows * at_zero).flatten(2).sum(dim=2) - length * ball * (1 + gamma(entries))
+    largest = torch.maximum(
+        lines.largest(value.interval.magnitude),
+        (at_centre.abs() + 2 * middle.abs() * value.interval.magnitude).flatten(1).amax(dim=1),
+    )
+    return Pulled((rows * slopes,), less(constant, rows, 4 * gamma(entries) * largest))
+
+
+def _like(numbers: Tensor, rows: Tensor) -> Tensor:
+    return numbers.view(*numbers.shape, *(1,) * (rows.ndim - 2))
+
+
+def kinked_lines(interval: Interval, below: Tensor | float) -> Lines:
+    """Of x where x > 0, else below * x: for the ReLU and its relatives.
+
+    On the convex side the line through 0 with the slope that loses less; on the other the chord.
+    """
+    low, high = interval
+    left = torch.as_tensor(below, dtype=low.dtype).expand_as(low[0]).expand_as(low)
+    one, zero = torch.ones_like(low), torch.zeros_like(low)
+    crosses = (low < 0) & (high > 0)
+    chord = (high - left * low) / torch.where(crosses, high - low, one)
+    at = torch.maximum(left * low - chord * low, high - chord * high)
+    other = torch.minimum(left * low - chord * low, high - chord * high)
+    error = 16 * UNIT * (left.abs() + chord.abs() + 1) * interval.magnitude
+    tangent = torch.where(high > -low, one, left)
+    exact = torch.where(low >= 0, one, left)
+    convex = left <= 1
+    return Lines(
+        lower_slope=torch.where(crosses, torch.where(convex, tangent, chord), exact),
+        lower_at_zero=torch.where(crosses & ~convex, other - error, zero),
+        upper_slope=torch.where(crosses, torch.where(convex, chord, tangent), exact),
+        upper_at_zero=torch.where(crosses & convex, at + error, zero),
+    )
+
+
+def kinked_secants(value: LocalValue, below: Tensor | float) -> Interval:
+    """The slopes of all secants of that function from the centre to points of the interval, rounded outwards.
+
+    To the centre's own side of 0 it is that side's slope; beyond 0, a mean of both slopes by the parts of the way.
+    """
+    (low, high), c = value.interval, value.centre
+    left = torch.as_tensor(below, dtype=c.dtype).expand_as(c[0]).expand_as(c)
+    one = torch.ones_like(c)
+    right = c >= 0
+    beyond = torch.where(right, -low, high).clamp(min=0)
+    share = (beyond / (beyond + c.abs()).clamp_min(TINY) * (1 + 8 * UNIT)).clamp(max=1)
+    near, far = torch.where(right, one, left), torch.where(right, left, one)
+    other = near + share * (far - near)
+    error = torch.where(share > 0, 16 * UNIT * (1 + left.abs()), 0.0)
+    return Interval(torch.minimum(near, other) - error, torch.maximum(near, other) + error)
+
+
+def curve_lines(
+    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float], error: Tensor
+) -> Lines:
+    """Lines below and above a function of one number whose slope, between kinks, changes by at most `bend` for each 1.
+
+    Between neighbours of a grid that holds the kinks, the function is within bend width^2 / 8 of its chord; so a line
+    that passes all points of the grid by that much passes the function. Of lines with slopes of chords of the grid, the
+    best at the middle of the interval is taken. `error` is that of the computed function.
+    """
+    points, values, sag = _grid(function, interval, bend, kinks)
+    middle = (interval.lower + interval.upper) / 2
+    zero = torch.zeros_like(middle)
+    best = [(zero, values.amin(dim=0)), (zero, values.amax(dim=0))]
+    for slope in _slopes(points, values):
+        offsets = values - slope * points
+        low, high = offsets.amin(dim=0), offsets.amax(dim=0)
+        (a, at), (b, up) = best
+        higher, lower = slope * middle + low > a * middle + at, slope * middle + high < b * middle + up
+        best = [
+            (torch.where(higher, slope, a), torch.where(higher, low, at)),
+            (torch.where(lower, slope, b), torch.where(lower, high, up)),
+        ]
+    (a, low), (b, high) = best
+    largest = values.abs().amax(dim=0) + torch.maximum(a.abs(), b.abs()) * interval.magnitude
+    rounding = sag + error + 16 * UNIT * largest + TINY
+    return Lines(a, low - rounding, b, high + rounding)
+
+
+def curve_range(
+    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float], error: Tensor
+) -> Interval:
+    """Between which numbers such a function lies on the interval."""
+    _, values, sag = _grid(function, interval, bend, kinks)
+    low, high = values.amin(dim=0), values.amax(dim=0)
+    rounding = sag + error + 16 * UNIT * torch.maximum(low.abs(), high.abs()) + TINY
+    return Interval(low - rounding, high + rounding)
+
+
+def _grid(
+    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Points of the interval in order, its ends and the kinks inside among them; their values; the sag between them."""
+    low, high = interval
+    shares = [k / CELLS for k in range(1, CELLS)] if bend else []
+    inner = [torch.clamp(low + (high - low) * share, low, high) for share in shares]
+    inner += [torch.full_like(low, kink).clamp(low, high) for kink in kinks]
+    points = torch.stack([low, *inner, high]).sort(dim=0).values
+    values = function(points.flatten(0, 1)).view_as(points)
+    widest = points.diff(dim=0).amax(dim=0)
+    return points, values, bend * widest.square() / 8 * (1 + 1e-9)
+
+
+def _slopes(points: Tensor, values: Tensor) -> list[Tensor]:
+    """Of the chords from either end to every point, and of those between neighbours."""
+    last = len(points) - 1
+    pairs = {*((0, k) for k in range(1, last + 1)), *((k, last) for k in range(last)), *zip(range(last), range(1, last + 1))}
+    slopes = []
+    for i, j in sorted(pairs):
+        span = points[j] - points[i]
+        slopes.append(torch.where(span > 0, (values[j] - values[i]) / torch.where(span > 0, span, 1.0), 0.0))
+    return slopes
+
+
+def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
+    """For the greatest of some entries of the value, whose numbers are a row of `index`, -1 for none.
+
+    With l, u their limits and a the entry of the greatest l: the maximum is at least v_a, and at most v_a plus, for each
+    other entry that can exceed l_a, (u - l_a) / (u - l) (v - l); or at most the greatest u, if that is less.
+    """
+    low, high = (_gathered(side, index, -math.inf) for side in value.interval)
+    first = low.argmax(dim=2, keepdim=True)
+    best, top = low.gather(2, first), high.amax(dim=2)
+    chosen = torch.zeros_like(low).scatter(2, first, 1.0)
+    rivals = (high > best) & (chosen == 0)
+    room = torch.where(rivals, high - low, 1.0)
+    extra = torch.where(rivals, (high - best) / room * (1 + 8 * UNIT), 0.0)
+    least = torch.where(rivals, low, 0.0)
+    middle = torch.where(rivals, room / 2, 0.0)
+    at_middle = (best + high.gather(2, first)).squeeze(2) / 2 + (extra * middle).sum(dim=2)
+    constant = (at_middle > top) & rivals.any(dim=2)
+    slopes = torch.where(constant[..., None], 0.0, chosen + extra)
+    at_zero = torch.where(constant, top, -(extra * least).sum(dim=2))
+    flat = rows.flatten(2)
+    positive = flat.clamp(min=0)
+    negative = flat - positive
+    parts = positive[..., None] * chosen[:, None] + negative[..., None] * slopes[:, None]
+    entries = math.prod(value.shape)
+    pulled = rows.new_zeros(*rows.shape[:2], entries + 1)  # the last one for -1
+    pulled.index_add_(2, index.flatten() % (entries + 1), parts.flatten(2))
+    largest = value.interval.size * (2 + 2 * extra.sum(dim=2).amax(dim=1))
+    slack = gamma(flat.shape[2] + index.numel()) * largest
+    return Pulled(
+        (pulled[..., :-1].reshape(*rows.shape[:2], *value.shape),), less(total(negative, at_zero), rows, slack)
+    )
+
+
+def _gathered(values: Tensor, index: Tensor, missing: float) -> Tensor:
+    """(N, outputs, k): the entries with these numbers."""
+    flat = torch.nn.functional.pad(values.flatten(1), (0, 1), value=missing)
+    return flat[:, index]
+
+
+def length_bound(rows: Tensor, q: float) -> Tensor:
+    """(N, R): the q-norm of each of the rows, rounded up."""
+    flat = rows.flatten(2)
+    largest = flat.abs().amax(dim=2)
+    scale = largest.clamp_min(TINY)
+    norm: Tensor = largest if q == math.inf else torch.linalg.vector_norm(flat / scale[..., None], q, dim=2) * scale
+    return norm * (1 + gamma(flat.shape[2] + 64)) + TINY

@@ -1,0 +1,203 @@
+"""The features that the images of a ball can reach: bounds of every value forwards, affine bounds of the last backwards.
+
+Where a global Lipschitz constant has to hold everywhere, these hold near one image only, and are much closer there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from berncert.extractor.arithmetic import on_cpu, plain_arithmetic
+from berncert.extractor.bounds.local import TINY, Interval, LocalValue, gamma, length_bound, total
+from berncert.extractor.bounds.norm_gains import NormGains, conversion, norms_with
+from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.bounds.value_bound import ValueBound
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret
+from berncert.extractor.operations import Concatenate
+from berncert.extractor.operations.base import Affine
+from berncert.foundation.arguments import dual_norm
+
+MOST_NUMBERS = 2**23
+"""In the rows that are pulled back together, for each value on the way."""
+MOST_ENTRIES = 1024
+"""Values with more entries are bounded by intervals and norms only: a row for each entry would take too long."""
+
+
+class AffineBounds:
+    """Functions of the image, each at least `start - rate * r` for all images within r of x0, r <= the ball's radius."""
+
+    def __init__(self, start: Tensor, rate: Tensor) -> None:
+        self.start, self.rate = start, rate
+
+    def within(self, radius: Tensor) -> Tensor:
+        """(N, R): the bound at these radii, (N,), rounded down."""
+        change = radius[:, None] * self.rate
+        return self.start - change - 4 * UNIT * (self.start.abs() + change)
+
+
+class LocalReach:
+    """What can be reached from an image, for a network and a norm of its pixels: all that is the same for all images."""
+
+    def __init__(self, network: FrozenNetwork, norm: float) -> None:
+        self.network, self.norm, self.norms = network, norm, norms_with(norm)
+        self.values, self.gains = _step_bounds(network, self.norms)
+        self.tightened = _tightened(network)
+
+    def around(self, images: Tensor, radius: Tensor) -> Reached:
+        """All values for images (N, ...) within a radius (N,) each."""
+        images, radius = images.double().cpu(), radius.double().cpu()
+        with torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic():
+            return Reached(self, images, radius)
+
+
+@dataclass(frozen=True)
+class _Image:
+    """The ball itself."""
+
+    x: Tensor
+    radius: Tensor
+
+
+class Reached:
+    """The values of a network for all images of a ball around each of some images."""
+
+    def __init__(self, reach: LocalReach, images: Tensor, radius: Tensor) -> None:
+        self.reach, self.ball = reach, _Image(images, radius)
+        self.sizes = torch.linalg.vector_norm(images.flatten(1), dim=1) * (1 + gamma(images[0].numel()))
+        self.values = [self._start()]
+        for number, step in enumerate(reach.network.steps, start=1):
+            self.values.append(self._next(number, step))
+
+    def _start(self) -> LocalValue:
+        x, radius, norm = self.ball.x, self.ball.radius, self.reach.norm
+        balls = [conversion(norm, t, x[0].numel()) * (1 + 8 * UNIT) for t in self.reach.norms]
+        per_pixel = radius.view(-1, *(1,) * (x.ndim - 1)) * (1 + 8 * UNIT) + 4 * UNIT * x.abs() + TINY
+        return LocalValue(
+            x, Interval(x - per_pixel, x + per_pixel), norm, self.reach.norms, radius[:, None] * x.new_tensor(balls) + TINY
+        )
+
+    def _next(self, number: int, step: Step) -> LocalValue:
+        """From the bounds of its arguments: by intervals, and by how far values can move in norms."""
+        values = [self.values[i] for i in step.inputs]
+        centre = step.operation.evaluate(*(v.centre for v in values))
+        error = self._error(number)
+        balls = self._moved(number, values, step) + error
+        far = balls[:, self.reach.norms.index(math.inf)].view(-1, *(1,) * (centre.ndim - 1))
+        half = far * (1 + 4 * UNIT) + 4 * UNIT * centre.abs() + TINY
+        interval = Interval(centre - half, centre + half)
+        found = step.operation.interval(*values)
+        interval = interval if found is None else interval.within(found)
+        if number in self.reach.tightened:
+            interval = self._tighter(number, LocalValue(centre, interval, self.reach.norm, self.reach.norms, balls))
+        width = torch.maximum(interval.upper - centre, centre - interval.lower)[:, None]
+        widths = torch.cat([length_bound(width, t) for t in self.reach.norms], dim=1) * (1 + 8 * UNIT)
+        return LocalValue(centre, interval, self.reach.norm, self.reach.norms, torch.minimum(balls, widths))
+
+    def _error(self, number: int) -> Tensor:
+        """(N, norms): how far the computed value of the image itself is from the true one."""
+        bound, count = self.reach.values[number], math.prod(self.reach.network.shapes[number])
+        slope, constant = bound.error
+        wider = self.sizes.new_tensor([conversion(2.0, t, count) for t in self.reach.norms]) * (1 + 1e-12)
+        return (slope * self.sizes + constant)[:, None] * wider
+
+    def _moved(self, number: int, values: Sequence[LocalValue], step: Step) -> Tensor:
+        """(N, norms): how far the exact value is from that of the centres of its arguments, which are computed."""
+        gains = self.reach.gains[number]
+        if gains is not None:
+            factors = self.sizes.new_tensor(gains.factors)
+            return (values[0].balls[:, :, None] * factors).amin(dim=1) * (1 + 8 * UNIT) + TINY
+        parts = torch.stack([v.balls for v in values])
+        if isinstance(step.operation, Concatenate):
+            columns = [torch.linalg.vector_norm(parts[:, :, j], t, dim=0) for j, t in enumerate(self.reach.norms)]
+            return torch.stack(columns, dim=1) * (1 + 1e-12) + TINY
+        return parts.sum(dim=0) * (1 + gamma(len(values)))
+
+    def _tighter(self, number: int, value: LocalValue) -> Interval:
+        """The interval of a value that has few entries, from affine bounds of each in the image."""
+        values, count = [*self.values, value], math.prod(value.shape)
+        unit = torch.eye(count, dtype=torch.float64).view(count, *value.shape)
+        ends: list[list[Tensor]] = [[], []]
+        widest = max(math.prod(shape) for shape in self.reach.network.shapes[: number + 1])
+        for part in torch.split(unit, max(1, MOST_NUMBERS // (len(value.centre) * widest))):
+            for side, sign in enumerate((1.0, -1.0)):
+                rows = (sign * part).expand(len(value.centre), *part.shape)
+                bounds = self._pulled(rows, rows.new_zeros(rows.shape[:2]), values, number)
+                ends[side].append(bounds.within(self.ball.radius))
+        lower, upper = (torch.cat(side, dim=1).view_as(value.centre) for side in ends)
+        return value.interval.within(Interval(lower, -upper))
+
+    @property
+    def features(self) -> LocalValue:
+        """The last value."""
+        return self.values[-1]
+
+    def lower_bounds(self, rows: Tensor, constant: Tensor, rows_of: Tensor | None = None) -> AffineBounds:
+        """Of rows . features + constant, for rows (N, R, d) and constants (N, R); all are affine in the image.
+
+        `rows_of`: the images that the rows are of, by number; by default all, in order.
+        """
+        with torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic():
+            values = self.values if rows_of is None else [v.rows(rows_of) for v in self.values]
+            return self._pulled(rows.double(), constant.double(), values, len(values) - 1)
+
+    def _pulled(self, rows: Tensor, constant: Tensor, values: Sequence[LocalValue], last: int) -> AffineBounds:
+        """Of rows times the value with this number."""
+        pending: dict[int, Tensor] = {last: rows}
+        for number in range(last, 0, -1):
+            if number not in pending:
+                continue
+            step, rows = self.reach.network.steps[number - 1], pending.pop(number)
+            pulled = step.operation.pull_back(rows, values[number], *(values[i] for i in step.inputs))
+            constant = constant + pulled.constant
+            constant = constant - 8 * UNIT * (constant.abs() + pulled.constant.abs()) - TINY
+            for i, part in zip(step.inputs, pulled.rows, strict=True):
+                if part is None:
+                    continue
+                if i in pending:  # a value that is used twice: the sum is rounded
+                    part = pending[i] + part
+                    size = part.abs().flatten(2).sum(dim=2) * values[i].interval.size[:, None]
+                    constant = constant - 4 * UNIT * size - TINY
+                pending[i] = part
+        image = pending.get(0)
+        if image is None:
+            return AffineBounds(constant, torch.zeros_like(constant))
+        pixels = values[0].centre
+        rounding = gamma(pixels[0].numel()) * total(image.abs(), pixels.abs()) + 8 * UNIT * constant.abs() + TINY
+        rate = length_bound(image, dual_norm(self.reach.norm)) * (1 + 8 * UNIT)
+        return AffineBounds(total(image, pixels) + constant - rounding, rate)
+
+
+def _step_bounds(
+    network: FrozenNetwork, norms: tuple[float, ...]
+) -> tuple[list[ValueBound], list[NormGains | None]]:
+    """For the image and each step: what is proven of its value everywhere, and the gains of the step alone."""
+    values = [ValueBound.image(network.input_shape, norms)]
+    gains: list[NormGains | None] = [None]
+
+    def visit(step: Step, arguments: tuple[ValueBound, ...]) -> ValueBound:
+        value, own = step.operation.bound(*arguments, unit=UNIT)
+        values.append(value)
+        gains.append(own)
+        return value
+
+    with torch.inference_mode(False), torch.no_grad(), on_cpu():
+        interpret(network.steps, values[0], visit)
+    return values, gains
+
+
+def _tightened(network: FrozenNetwork) -> frozenset[int]:
+    """The values with few entries that a function which is not affine takes, after another such function."""
+    bent: set[int] = set()
+    found: set[int] = set()
+    for number, step in enumerate(network.steps, start=1):
+        if not isinstance(step.operation, Affine):
+            found.update(i for i in step.inputs if i in bent and math.prod(network.shapes[i]) <= MOST_ENTRIES)
+            bent.add(number)
+        elif bent.intersection(step.inputs):
+            bent.add(number)
+    return frozenset(found)
