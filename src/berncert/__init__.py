@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from berncert.certification.results import RandomizedCertificates as RandomizedCertificates
     from berncert.certification.rootfinding import estimate as estimate
     from berncert.certification.status import Status as Status
+    from berncert.certification.verify import Verdicts as Verdicts
+    from berncert.certification.verify import verify as verify
     from berncert.extractor import FrozenNetwork as FrozenNetwork
     from berncert.extractor import UnitCube as UnitCube
     from berncert.extractor import build as build
@@ -62,6 +64,7 @@ _HOMES = {
         "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
     ),
     "certification.status": ("Status",),
+    "certification.verify": ("Verdicts", "verify"),
     "models.checkpoint": ("load", "save"),
     "models.onnx_reading": ("read_onnx",),
     "models.onnx_writing": ("write_onnx",),

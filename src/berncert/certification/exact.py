@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from berncert.certification.classifier import Classifier
+from berncert.certification.counterexample import CounterexampleSearch
 from berncert.certification.feature_space import certify_features
 from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
+from berncert.certification.local_route import LocalRoute, local_route_takes
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.network_proof import NetworkProof, network_proof
 from berncert.certification.prepared_model import PreparedModel, frozen_for
@@ -47,7 +49,7 @@ def certify(
     model: Classifier, inputs: Any, *, norm: float = ..., tolerance: float = ..., max_boxes: int = ...,
     max_seconds: float | None = ..., radius: float | None = ..., threads: int | None = ...,
     progress: bool | None = ..., dtype: torch.dtype | str = ..., batch_size: int = ...,
-    proof: str | PathLike[str] | None = ...,
+    proof: str | PathLike[str] | None = ..., routes: str = ..., counterexamples: bool = ...,
 ) -> ImageCertificates: ...  # fmt: skip
 def certify(
     model: PolynomialHead | Classifier,
@@ -66,6 +68,8 @@ def certify(
     dtype: torch.dtype | str = Exact.dtype,
     batch_size: int = Exact.batch_size,
     proof: str | PathLike[str] | None = None,
+    routes: str = Exact.routes,
+    counterexamples: bool = Exact.counterexamples,
 ) -> Certificates | ImageCertificates:
     """Prove, for each input, how far it is from the nearest one that gets another class.
 
@@ -76,9 +80,10 @@ def certify(
     points outside the cube.
 
     Of a `Classifier` with a smoothed head and images: `radius` is in the units of the pixels. No image closer than it
-    changes the class: of the frozen network (`freeze`) in real arithmetic, and as computed in `dtype`. Of the proven
-    routes from the norm of the pixels to norms of the features, each row takes the one that gives it most. See
-    `ImageCertificates`.
+    changes the class: of the frozen network (`freeze`) in real arithmetic, and as computed in `dtype`. There are two
+    ways: the global route divides a radius in features by the extractor's Lipschitz bound (between the norms that give
+    a row most); the local route bounds the features that images near this one can have. Each row takes the one that
+    proves more, which `route` names. See `ImageCertificates`.
 
     inputs: (N, d) features in [0, 1], or (N, ...) floating images in the units that the extractor was made for: a
         tensor on any device, an array or nested lists. Whole-number images are refused: divide bytes by 255, or not.
@@ -92,8 +97,8 @@ def certify(
     max_seconds: how long one row may take, give or take a box; after it the radius is as far as the proof has come,
         which still holds, and the status is TIME. How far that is depends on the machine.
     radius: decide at this radius only, which is faster. The status is then HOLDS (proven: nothing closer changes the
-        class), FALLS (a witness is closer) or UNKNOWN. Images are never said to fall: their witness is in feature
-        space; an attack may find one.
+        class), FALLS (a witness is closer) or UNKNOWN. Images are tried by both routes, then attacked: one that falls
+        comes with the image that does it. See `berncert.verify`.
     threads: one row is solved by one thread, in a fixed order of operations, so neither their number nor the batch
         changes a bit of the result. None takes all cores that this process may use.
     progress: a bar on stderr; None shows one when stderr is a terminal and two seconds have passed.
@@ -102,6 +107,11 @@ def certify(
     proof: a file to write the proofs to: whoever does not trust this program checks it with `berncert-check`, in exact
         arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
         `Classifier`, the network's weights are in the file, and the claim is about it in real arithmetic.
+    routes: of images, "both", or "global" only. The local route costs about a hundred evaluations of the model for an
+        image; it is left out where the global one has proven a tenth of the distance at which the class would change if
+        the model were affine, as it does for 1-Lipschitz models.
+    counterexamples: of images, look for ones of another class, so that `upper` and `witness` are known where one is
+        found. It costs about as much as a hundred evaluations.
 
     The first call on a machine compiles the search, which takes ten to twenty seconds; later ones load it from a cache.
     Ctrl-C stops within a moment.
@@ -118,7 +128,7 @@ def certify(
     name = str(dtype).removeprefix("torch.")
     method = Exact(
         norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name,
-        proof=proof is not None,
+        proof=proof is not None, routes=routes, counterexamples=counterexamples,
     )  # fmt: skip
     if not isinstance(model, PolynomialHead) and any(option is not None for option in (weights, lower, upper)):
         raise ValueError(
@@ -173,12 +183,60 @@ class ImageProver(PreparedModel):
         dtype = getattr(torch, method.dtype)
         super().__init__(model, input_shape, norm=method.norm, dtype=dtype, batch_size=batch_size, progress=progress)
         self.method, self.threads = method, threads
+        self._local: LocalRoute | None = None
 
     def __call__(self, batch: Batch) -> ImageCertificates:
         """One proven statement for each image: by the route that gives it most."""
         images = checked_images(batch.images)
         if self.method.proof:
             return self.with_proofs(batch)[0]
+        best = self._by_global(images)
+        if self.method.routes == "both":
+            best = self._by_local(images, best)
+        if self.method.counterexamples or self.method.radius is not None:
+            best = self._attacked(images, best)
+        return best
+
+    def _by_local(self, images: Tensor, best: ImageCertificates) -> ImageCertificates:
+        """The same, with what the local route proves where it proves more."""
+        asked, safe = self.method.radius, _without_overflow(self.value, _sizes(images), self._spread, self._largest)
+        rows = np.flatnonzero((best.status != Status.TIE) & (best.radius < (safe if asked is None else asked)))
+        if not len(rows) or not local_route_takes(self.head):
+            return best
+        if self._local is None:  # what is proven once for all images
+            assert isinstance(self.head, PolynomialHead)
+            self._local = LocalRoute(
+                self.extractor, self.value, self.head, self.norm, threads=self.threads, progress=self.progress
+            )
+        if asked is None:
+            found = self._local.radii(images[rows], best.predicted[rows], best.radius[rows])
+        else:
+            found = np.where(self._local.holds(images[rows], best.predicted[rows], asked), asked, 0.0)
+        found = np.minimum(found, safe[rows])
+        better = found > best.radius[rows]
+        for column, value in (("radius", found[better]), ("route", "local")):
+            getattr(best, column)[rows[better]] = value
+        best.status[rows[better]] = (
+            Status.LOCAL
+            if asked is None
+            else [Status.HOLDS if radius >= asked else Status.UNKNOWN for radius in found[better]]
+        )
+        return best
+
+    def _attacked(self, images: Tensor, best: ImageCertificates) -> ImageCertificates:
+        """The same, with images of another class where some are found; not where the class is proven as asked."""
+        asked = self.method.radius
+        rows = np.flatnonzero(best.status != Status.HOLDS)
+        assert isinstance(self.head, PolynomialHead)
+        search = CounterexampleSearch(self.extractor, self.head, self.norm, self.batch_size)
+        witness, upper = search(images[rows], best.predicted[rows], math.inf if asked is None else asked)
+        best.witness[rows], best.upper[rows] = witness, upper
+        if asked is not None:
+            best.status[rows[upper < asked]] = Status.FALLS
+        return best
+
+    def _by_global(self, images: Tensor) -> ImageCertificates:
+        """By the Lipschitz bound of the extractor, in the norm of the features that gives a row most."""
         features, sizes = self.features(images), _sizes(images)
         best: ImageCertificates | None = None
         for q in self.routes():
@@ -212,6 +270,15 @@ class ImageProver(PreparedModel):
         )  # fmt: skip
         return replace(found, radius=radius, feature_radius=inner.radius), blocks
 
+    @property
+    def _spread(self) -> float:
+        """How far in norm_2 an image is that is 1 away."""
+        return conversion(self.norm, 2.0, math.prod(self.shape))
+
+    @property
+    def _largest(self) -> float:
+        return LARGEST[self.dtype]
+
     def _by_route(self, features: Floats, sizes: Floats, q: float) -> ImageCertificates:
         """What a proof in feature space, in norm q, says about images of these sizes (norm_2).
 
@@ -221,8 +288,7 @@ class ImageProver(PreparedModel):
         (count, dim), value, bound = features.shape, self.value, self.bound(q)
         slope, constant = value.error * conversion(2.0, q, dim) * (1 + 1e-12)
         error = (slope * sizes + constant) * (1 + 1e-12)
-        spread = conversion(self.norm, 2.0, math.prod(self.shape))
-        growth = slope * spread
+        growth = slope * self._spread
         target = None
         if self.method.radius is not None:
             needed = (self.method.radius * (bound + growth) + 2 * error) * UP
@@ -240,7 +306,7 @@ class ImageProver(PreparedModel):
             left = np.where(np.isfinite(error), np.maximum(reach - 2 * error, 0.0) * DOWN, 0.0)
             radius = np.where(left > 0, left / (bound + growth) * DOWN, 0.0)
         status[(left == 0) & (reach > 0)] = Status.EXTRACTION
-        safe = _without_overflow(value, sizes, spread, LARGEST[self.dtype])
+        safe = _without_overflow(value, sizes, self._spread, self._largest)
         status[(radius > safe) & (reach < math.inf)] = Status.OVERFLOW
         radius = np.minimum(radius, safe)
         if self.method.radius is not None:
@@ -256,6 +322,9 @@ class ImageProver(PreparedModel):
             lipschitz_bound=np.full(count, bound),
             extraction_error=error,
             in_features=inner,
+            route=np.full(count, "global", dtype=object),
+            upper=np.full(count, math.inf),
+            witness=np.full((count, *self.shape), math.nan),
         )
 
 

@@ -32,13 +32,13 @@ THINNEST = 1e-9
 """Boxes of features are widened to this: a wider box only makes the proof say more."""
 MOST_BOXES = 200
 """Of a search for points of another class in a box of features."""
-ROUNDS = 8
+ROUNDS = 6
 """The most radii that are tried for an image."""
-CLOSE = 1.05
+CLOSE = 1.1
 """Radii are tried until one that is not proven is less than this many times one that is."""
-FIRST = 0.25
+FIRST = 0.08
 """The first radius that is tried, as a share of where the class would change if the model were affine."""
-WORTHWHILE = 0.5
+WORTHWHILE = 0.1
 """The local route is tried if the global one proves less than this share of where that would be."""
 MOST_NUMBERS = 2**24
 """In the rows of all images that are worked on together."""
@@ -60,6 +60,11 @@ class Planes(NamedTuple):
         finite = np.where(np.isfinite(self.constant), np.abs(self.constant), 0.0)
         rounding = 4 * (self.slope.shape[2] + 4) * UNIT * (size + finite)
         return np.asarray(self.constant + parts.sum(axis=2) - rounding)
+
+
+def local_route_takes(head: Any) -> bool:
+    """Whether the local route is there for this head: a dense polynomial or an affine one, no sum of both."""
+    return isinstance(head, PolynomialHead) and (head.affine is None or not head.terms)
 
 
 class LocalRoute:
@@ -175,7 +180,11 @@ class LocalRoute:
         safe = known[:, None]
         low, high = np.where(safe, low, 0.0), np.where(safe, high, 1.0)
         thin = high - low < THINNEST  # at a face of the cube
-        return np.where(thin & (low > 0.5), low - THINNEST, low), np.where(thin & (low <= 0.5), high + THINNEST, high), known
+        return (
+            np.where(thin & (low > 0.5), low - THINNEST, low),
+            np.where(thin & (low <= 0.5), high + THINNEST, high),
+            known,
+        )
 
 
 def _vanishing(reached: Reached, planes: Planes, open_: Any, error: Floats, rows: Ints, radius: Floats) -> Floats:
@@ -186,7 +195,8 @@ def _vanishing(reached: Reached, planes: Planes, open_: Any, error: Floats, rows
     slope = np.take_along_axis(planes.slope[rows], order[..., None], axis=1)
     constant = np.take_along_axis(planes.constant[rows], order, axis=1)
     lost = np.abs(slope).sum(axis=2) * error[rows, None] * (1 + 1e-9)
-    constant = np.where(needed, constant - lost - 4 * UNIT * np.abs(constant), 1.0)
+    constant = np.where(needed, constant, 1.0)
+    constant = constant - lost - 4 * UNIT * np.abs(constant)
     slope = np.where(needed[..., None], slope, 0.0)
     bounds = reached.lower_bounds(torch.as_tensor(slope), torch.as_tensor(constant), torch.as_tensor(rows))
     start, rate = bounds.start.numpy(), bounds.rate.numpy()

@@ -98,6 +98,12 @@ class Exact(Method):
     radius: float | None = setting(None, "decide at this radius only, which is faster", above=0)
     dtype: str = setting("float64", "arithmetic of the extraction", choices=("float64", "float32"))
     proof: bool = setting(False, "write proofs that berncert-check checks; radii are lowered to what they prove")
+    routes: str = setting(
+        "both",
+        "prove by the extractor's Lipschitz bound, and by bounds near each image too",
+        choices=("both", "global"),
+    )
+    counterexamples: bool = setting(False, "look for images of another class: they bound radii from above")
 
     def __post_init__(self) -> None:
         super().__post_init__()

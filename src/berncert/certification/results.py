@@ -146,8 +146,10 @@ class Certificates(ProvenRows):
 class ImageCertificates(ProvenRows):
     """One proven statement for each image: no image within `radius` changes the class.
 
-    `radius` is (feature_radius - 2 extraction_error) / lipschitz_bound, and a little less for rounding at the other
-    image. The witness of `in_features` need not be the features of any image, so there is no upper limit in pixels.
+    By the global route, `radius` is (feature_radius - 2 extraction_error) / lipschitz_bound, and a little less for
+    rounding at the other image. By the local one it comes from bounds on the features that hold near this image only;
+    the fields about features are those of the global route all the same. The witness of `in_features` need not be the
+    features of any image: the `witness` here is an image, where one was looked for and found.
 
     Example:
         >>> import berncert
@@ -177,6 +179,13 @@ class ImageCertificates(ProvenRows):
     """How far, in `feature_norm`, computed features can be from the true ones: what the arithmetic costs."""
     in_features: Certificates
     """The proof in feature space, with its witness."""
+    route: npt.NDArray[np.object_]
+    """"global" or "local": by which bounds on the extractor `radius` is proven."""
+    upper: Floats
+    """The distance of the witness: radius <= truth <= upper; inf where none is known."""
+    witness: Floats
+    """(N, ...): an image that is not given `predicted` in float64, NaN where none is known. Its pixels may leave their
+    range: the radius is about all images."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -34,6 +34,7 @@ class Status(StrEnum):
     )
     OVERFLOW = "beyond the radius numbers may overflow in the extractor; extract in float64, or scale the network"
     PROJECTED = "by a bound on the projection of the columns; the radius is valid but may not be the largest"
+    LOCAL = "by bounds that hold near this input; the radius is valid but may not be the largest"
     ROUNDING = "float64 cannot separate the classes near the boundary; the radius is valid but may not be the largest"
     HOLDS = "asked at one radius: nothing closer changes the class, proven"
     FALLS = "asked at one radius: the witness is closer, and is given another class"

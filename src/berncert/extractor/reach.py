@@ -1,4 +1,4 @@
-"""The features that the images of a ball can reach: bounds of every value forwards, affine bounds of the last backwards.
+"""The features that the images of a ball can reach: bounds of values forwards, affine bounds of the last backwards.
 
 Where a global Lipschitz constant has to hold everywhere, these hold near one image only, and are much closer there.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from berncert.extractor.arithmetic import on_cpu, plain_arithmetic
-from berncert.extractor.bounds.local import TINY, Interval, LocalValue, gamma, length_bound, total
+from berncert.extractor.bounds.local import TINY, Interval, LocalValue, flat, gamma, length_bound, total
 from berncert.extractor.bounds.norm_gains import NormGains, conversion, norms_with
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
@@ -29,7 +29,7 @@ MOST_ENTRIES = 1024
 
 
 class AffineBounds:
-    """Functions of the image, each at least `start - rate * r` for all images within r of x0, r <= the ball's radius."""
+    """Functions of the image: each is at least start - rate r for all images within r of x0, inside the ball."""
 
     def __init__(self, start: Tensor, rate: Tensor) -> None:
         self.start, self.rate = start, rate
@@ -41,7 +41,7 @@ class AffineBounds:
 
 
 class LocalReach:
-    """What can be reached from an image, for a network and a norm of its pixels: all that is the same for all images."""
+    """What can be reached from an image, for a network and a norm of its pixels: what is the same for all images."""
 
     def __init__(self, network: FrozenNetwork, norm: float) -> None:
         self.network, self.norm, self.norms = network, norm, norms_with(norm)
@@ -68,7 +68,7 @@ class Reached:
 
     def __init__(self, reach: LocalReach, images: Tensor, radius: Tensor) -> None:
         self.reach, self.ball = reach, _Image(images, radius)
-        self.sizes = torch.linalg.vector_norm(images.flatten(1), dim=1) * (1 + gamma(images[0].numel()))
+        self.sizes = torch.linalg.vector_norm(flat(images, 1), dim=1) * (1 + gamma(images[0].numel()))
         self.values = [self._start()]
         for number, step in enumerate(reach.network.steps, start=1):
             self.values.append(self._next(number, step))
@@ -78,7 +78,11 @@ class Reached:
         balls = [conversion(norm, t, x[0].numel()) * (1 + 8 * UNIT) for t in self.reach.norms]
         per_pixel = radius.view(-1, *(1,) * (x.ndim - 1)) * (1 + 8 * UNIT) + 4 * UNIT * x.abs() + TINY
         return LocalValue(
-            x, Interval(x - per_pixel, x + per_pixel), norm, self.reach.norms, radius[:, None] * x.new_tensor(balls) + TINY
+            x,
+            Interval(x - per_pixel, x + per_pixel),
+            norm,
+            self.reach.norms,
+            radius[:, None] * x.new_tensor(balls) + TINY,
         )
 
     def _next(self, number: int, step: Step) -> LocalValue:
@@ -103,14 +107,16 @@ class Reached:
         bound, count = self.reach.values[number], math.prod(self.reach.network.shapes[number])
         slope, constant = bound.error
         wider = self.sizes.new_tensor([conversion(2.0, t, count) for t in self.reach.norms]) * (1 + 1e-12)
-        return (slope * self.sizes + constant)[:, None] * wider
+        error: Tensor = (slope * self.sizes + constant)[:, None] * wider
+        return error
 
     def _moved(self, number: int, values: Sequence[LocalValue], step: Step) -> Tensor:
         """(N, norms): how far the exact value is from that of the centres of its arguments, which are computed."""
         gains = self.reach.gains[number]
         if gains is not None:
             factors = self.sizes.new_tensor(gains.factors)
-            return (values[0].balls[:, :, None] * factors).amin(dim=1) * (1 + 8 * UNIT) + TINY
+            least: Tensor = (values[0].balls[:, :, None] * factors).amin(dim=1)
+            return least * (1 + 8 * UNIT) + TINY
         parts = torch.stack([v.balls for v in values])
         if isinstance(step.operation, Concatenate):
             columns = [torch.linalg.vector_norm(parts[:, :, j], t, dim=0) for j, t in enumerate(self.reach.norms)]
@@ -160,7 +166,7 @@ class Reached:
                     continue
                 if i in pending:  # a value that is used twice: the sum is rounded
                     part = pending[i] + part
-                    size = part.abs().flatten(2).sum(dim=2) * values[i].interval.size[:, None]
+                    size = flat(part.abs(), 2).sum(dim=2) * values[i].interval.size[:, None]
                     constant = constant - 4 * UNIT * size - TINY
                 pending[i] = part
         image = pending.get(0)
@@ -172,9 +178,7 @@ class Reached:
         return AffineBounds(total(image, pixels) + constant - rounding, rate)
 
 
-def _step_bounds(
-    network: FrozenNetwork, norms: tuple[float, ...]
-) -> tuple[list[ValueBound], list[NormGains | None]]:
+def _step_bounds(network: FrozenNetwork, norms: tuple[float, ...]) -> tuple[list[ValueBound], list[NormGains | None]]:
     """For the image and each step: what is proven of its value everywhere, and the gains of the step alone."""
     values = [ValueBound.image(network.input_shape, norms)]
     gains: list[NormGains | None] = [None]

@@ -28,7 +28,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "predict": "predicted", "radius": "radius", "status": "status", "rival": "in_features.rival",
         "boxes": "in_features.boxes", "feature_radius": "feature_radius", "feature_upper": "in_features.upper",
         "feature_norm": "feature_norm", "lipschitz_bound": "lipschitz_bound", "extraction_error": "extraction_error",
-        "features": "features", "witness": "in_features.witness",
+        "features": "features", "witness": "in_features.witness", "route": "route", "upper": "upper",
     },
     "estimate": {
         "predict": "predicted", "radius": "distance_estimate", "status": "status", "runner_up": "in_features.runner_up",

@@ -41,7 +41,7 @@ class Interval(NamedTuple):
     @property
     def size(self) -> Tensor:
         """(N,): no entry of the image's value is larger in magnitude."""
-        return self.magnitude.flatten(1).amax(dim=1)
+        return flat(self.magnitude, 1).amax(dim=1)
 
     def within(self, other: Interval) -> Interval:
         """What both say; they enclose the same values, so that they overlap."""
@@ -100,17 +100,22 @@ class Lines(NamedTuple):
         """(N,): no value of a line, and none of its terms, is larger while the entries are of these magnitudes."""
         lower = self.lower_slope.abs() * magnitude + self.lower_at_zero.abs()
         upper = self.upper_slope.abs() * magnitude + self.upper_at_zero.abs()
-        return torch.maximum(lower, upper).flatten(1).amax(dim=1)
+        return flat(torch.maximum(lower, upper), 1).amax(dim=1)
+
+
+def flat(values: Tensor, axes: int) -> Tensor:
+    """The axes after the first few as one, which also a single number has."""
+    return values.reshape(*values.shape[:axes], math.prod(values.shape[axes:]))
 
 
 def total(rows: Tensor, values: Tensor) -> Tensor:
     """(N, R): the sum of rows (N, R, ...) times values (N, ...)."""
-    return torch.einsum("nrk,nk->nr", rows.flatten(2), values.flatten(1))
+    return torch.einsum("nrk,nk->nr", flat(rows, 2), flat(values, 1))
 
 
 def less(constant: Tensor, rows: Tensor, slack: Tensor) -> Tensor:
     """The constant less slack |rows|_1, for what was rounded; slack (N,) is for rows whose entries are 1."""
-    return constant - rows.flatten(2).abs().sum(dim=2) * slack[:, None]
+    return constant - flat(rows, 2).abs().sum(dim=2) * slack[:, None]
 
 
 def through_constants(rows: Tensor, result: Interval, arguments: int = 1) -> Pulled:
@@ -154,10 +159,10 @@ def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Te
     squares = shares.square()
     chosen = lost > 0
     for _ in range(3):
-        length = (squares * chosen).flatten(2).sum(dim=2).sqrt().clamp_min(TINY)
+        length = flat(squares * chosen, 2).sum(dim=2).sqrt().clamp_min(TINY)
         chosen = 2 * lost * _like(length, lost) > _like(ball, lost) * squares
-    length = torch.linalg.vector_norm((shares * chosen).flatten(2), dim=2)
-    worth = length * ball < (lost * chosen).flatten(2).sum(dim=2)
+    length = torch.linalg.vector_norm(flat(shares * chosen, 2), dim=2)
+    worth = length * ball < flat(lost * chosen, 2).sum(dim=2)
     chosen = chosen & _like(worth, lost)
     length = torch.where(worth, length, 0.0)
     slopes = torch.where(rows > 0, lines.lower_slope[:, None], lines.upper_slope[:, None])
@@ -165,10 +170,10 @@ def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Te
     slopes = torch.where(chosen, middle[:, None], slopes)
     at_zero = torch.where(chosen, at_centre[:, None] - middle[:, None] * centre, at_zero)
     entries = math.prod(rows.shape[2:])
-    constant = (rows * at_zero).flatten(2).sum(dim=2) - length * ball * (1 + gamma(entries))
+    constant = flat(rows * at_zero, 2).sum(dim=2) - length * ball * (1 + gamma(entries))
     largest = torch.maximum(
         lines.largest(value.interval.magnitude),
-        (at_centre.abs() + 2 * middle.abs() * value.interval.magnitude).flatten(1).amax(dim=1),
+        flat(at_centre.abs() + 2 * middle.abs() * value.interval.magnitude, 1).amax(dim=1),
     )
     return Pulled((rows * slopes,), less(constant, rows, 4 * gamma(entries) * largest))
 
@@ -273,7 +278,11 @@ def _grid(
 def _slopes(points: Tensor, values: Tensor) -> list[Tensor]:
     """Of the chords from either end to every point, and of those between neighbours."""
     last = len(points) - 1
-    pairs = {*((0, k) for k in range(1, last + 1)), *((k, last) for k in range(last)), *zip(range(last), range(1, last + 1))}
+    pairs = {
+        *((0, k) for k in range(1, last + 1)),
+        *((k, last) for k in range(last)),
+        *((k, k + 1) for k in range(last)),
+    }
     slopes = []
     for i, j in sorted(pairs):
         span = points[j] - points[i]
@@ -284,8 +293,8 @@ def _slopes(points: Tensor, values: Tensor) -> list[Tensor]:
 def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
     """For the greatest of some entries of the value, whose numbers are a row of `index`, -1 for none.
 
-    With l, u their limits and a the entry of the greatest l: the maximum is at least v_a, and at most v_a plus, for each
-    other entry that can exceed l_a, (u - l_a) / (u - l) (v - l); or at most the greatest u, if that is less.
+    With l, u their limits and a the entry of the greatest l: the maximum is at least v_a. It is at most v_a plus, for
+    each other entry that can exceed l_a, (u - l_a) / (u - l) (v - l); or at most the greatest u, if that is less.
     """
     low, high = (_gathered(side, index, -math.inf) for side in value.interval)
     first = low.argmax(dim=2, keepdim=True)
@@ -300,15 +309,15 @@ def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
     constant = (at_middle > top) & rivals.any(dim=2)
     slopes = torch.where(constant[..., None], 0.0, chosen + extra)
     at_zero = torch.where(constant, top, -(extra * least).sum(dim=2))
-    flat = rows.flatten(2)
-    positive = flat.clamp(min=0)
-    negative = flat - positive
+    wide = flat(rows, 2)
+    positive = wide.clamp(min=0)
+    negative = wide - positive
     parts = positive[..., None] * chosen[:, None] + negative[..., None] * slopes[:, None]
     entries = math.prod(value.shape)
     pulled = rows.new_zeros(*rows.shape[:2], entries + 1)  # the last one for -1
-    pulled.index_add_(2, index.flatten() % (entries + 1), parts.flatten(2))
+    pulled.index_add_(2, index.flatten() % (entries + 1), flat(parts, 2))
     largest = value.interval.size * (2 + 2 * extra.sum(dim=2).amax(dim=1))
-    slack = gamma(flat.shape[2] + index.numel()) * largest
+    slack = gamma(wide.shape[2] + index.numel()) * largest
     return Pulled(
         (pulled[..., :-1].reshape(*rows.shape[:2], *value.shape),), less(total(negative, at_zero), rows, slack)
     )
@@ -316,14 +325,13 @@ def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
 
 def _gathered(values: Tensor, index: Tensor, missing: float) -> Tensor:
     """(N, outputs, k): the entries with these numbers."""
-    flat = torch.nn.functional.pad(values.flatten(1), (0, 1), value=missing)
-    return flat[:, index]
+    return torch.nn.functional.pad(flat(values, 1), (0, 1), value=missing)[:, index]
 
 
 def length_bound(rows: Tensor, q: float) -> Tensor:
     """(N, R): the q-norm of each of the rows, rounded up."""
-    flat = rows.flatten(2)
-    largest = flat.abs().amax(dim=2)
+    wide = flat(rows, 2)
+    largest = wide.abs().amax(dim=2)
     scale = largest.clamp_min(TINY)
-    norm: Tensor = largest if q == math.inf else torch.linalg.vector_norm(flat / scale[..., None], q, dim=2) * scale
-    return norm * (1 + gamma(flat.shape[2] + 64)) + TINY
+    norm: Tensor = largest if q == math.inf else torch.linalg.vector_norm(wide / scale[..., None], q, dim=2) * scale
+    return norm * (1 + gamma(wide.shape[2] + 64)) + TINY

@@ -142,7 +142,7 @@ class Affine(Operation):
         shapes = [v.shape for v in values]
         pulled = self.pull_rows(rows.flatten(0, 1), *shapes)
         constant = total(rows, self.at_zero(*shapes).expand(len(rows), *result.shape))
-        parts = tuple(part.unflatten(0, rows.shape[:2]) for part in pulled)
+        parts = tuple(part.reshape(*rows.shape[:2], *part.shape[1:]) for part in pulled)
         return Pulled(parts, less(constant, rows, 2 * self.rounding(*values)))
 
     def at_zero(self, *shapes: Shape) -> Tensor:

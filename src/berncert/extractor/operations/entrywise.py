@@ -13,11 +13,11 @@ from torch import Tensor
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
 from berncert.extractor.bounds.local import (
+    TINY,
     Interval,
     Lines,
     LocalValue,
     Pulled,
-    TINY,
     curve_lines,
     curve_range,
     kinked_lines,
@@ -173,9 +173,7 @@ class Leaky(WithConstant, Relaxed):
         return LayerBound(entrywise_gains(max(1.0, float(self.by.abs().max()))), roundings=2)
 
 
-def through_kink(
-    rows: Tensor, lines: Lines, below: Tensor | float, result: LocalValue, value: LocalValue
-) -> Pulled:
+def through_kink(rows: Tensor, lines: Lines, below: Tensor | float, result: LocalValue, value: LocalValue) -> Pulled:
     """By lines; where the pixels' norm is 2 or less, entries may be bounded together in norm_2."""
     if value.norm > 2:
         return through_lines(rows, lines, value)
@@ -240,7 +238,9 @@ CURVES: dict[str, Curve] = {
     "abs": Curve(torch.abs, 1.0, limits=(0.0, INF), ulps=0, shape=CurveShape(0.0, (0.0,), rising=False)),
     "tanh": Curve(lambda x: torch.tanh(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0), shape=CurveShape(0.7699)),
     "sigmoid": Curve(lambda x: torch.sigmoid(x).clamp(0, 1), 0.25, 0.5, (0.0, 1.0), shape=CurveShape(0.09623)),
-    "hardsigmoid": Curve(lambda x: F.hardsigmoid(x).clamp(0, 1), 1 / 6 * (1 + 1e-15), 0.5, (0.0, 1.0), shape=CurveShape(0.0, (-3.0, 3.0))),
+    "hardsigmoid": Curve(
+        lambda x: F.hardsigmoid(x).clamp(0, 1), 1 / 6 * (1 + 1e-15), 0.5, (0.0, 1.0), shape=CurveShape(0.0, (-3.0, 3.0))
+    ),
     "hardswish": Curve(F.hardswish, 1.5, shape=CurveShape(0.33334, (-3.0, 3.0), rising=False)),
     "silu": Curve(F.silu, SILU, shape=CurveShape(0.50001, rising=False)),
     "mish": Curve(F.mish, MISH, shape=CurveShape(0.6443, rising=False)),
@@ -248,7 +248,9 @@ CURVES: dict[str, Curve] = {
     "logsigmoid": Curve(F.logsigmoid, 1.0, math.log(2) * (1 + 4 * UNIT), shape=CurveShape(0.25)),
     "selu": Curve(F.selu, SELU, shape=CurveShape(1.7582, (0.0,))),
     "gelu": Curve(F.gelu, GELU, ulps=2 * ULPS, shape=CurveShape(0.79789, rising=False)),
-    "gelu_tanh": Curve(lambda x: F.gelu(x, approximate="tanh"), TANH_GELU, ulps=2 * ULPS, shape=CurveShape(0.7979, rising=False)),
+    "gelu_tanh": Curve(
+        lambda x: F.gelu(x, approximate="tanh"), TANH_GELU, ulps=2 * ULPS, shape=CurveShape(0.7979, rising=False)
+    ),
 }
 
 

@@ -32,7 +32,6 @@ from berncert.extractor.operations.base import (
     require_size,
     require_tuples,
 )
-
 from berncert.foundation.arguments import dual_norm
 
 MODES = ("zeros", "circular", "reflect", "replicate")
@@ -145,7 +144,9 @@ class Convolution(Affine, Layer):
             return super().pull_rows(rows, *shapes)
         size = (len(rows), *shapes[0])
         geometry = self.stride, (top, left), self.dilation, self.groups
-        return (conv2d_input(size, self.weight, rows.contiguous(), *geometry),)  # a transposed one takes twice as long
+        # a transposed convolution would take twice as long
+        pulled: Tensor = conv2d_input(size, self.weight, rows.contiguous(), *geometry)  # type: ignore[no-untyped-call]
+        return (pulled,)
 
     def terms(self, *shapes: Shape) -> int:
         """Of padding that copies pixels, each may be added up several times."""

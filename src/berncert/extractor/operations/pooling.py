@@ -156,9 +156,7 @@ class AdaptiveMaximum(Adaptive, Maximum):
         return F.adaptive_max_pool2d(values[0], self.outputs)
 
     def layer_bound(self, shape: Shape) -> LayerBound:
-        times = (
-            _most_common(n, _even_windows(n, m)) for n, m in zip(shape[1:], self.outputs, strict=True)
-        )
+        times = (_most_common(n, _even_windows(n, m)) for n, m in zip(shape[1:], self.outputs, strict=True))
         return LayerBound(copying_gains(math.prod(times)), keeps_limits=True)
 
 

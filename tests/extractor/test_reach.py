@@ -1,0 +1,236 @@
+"""Laws of local bounds: they hold for every image of the ball, for every operation, norm and order of summation."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import seeded
+from operation_examples import EXAMPLES, Example, names, network_of
+from torch import Tensor, nn
+
+import berncert
+from berncert.extractor.bounds.local import Interval, LocalValue, curve_lines
+from berncert.extractor.frozen import FrozenNetwork, interpret
+from berncert.extractor.operations.entrywise import CURVES
+from berncert.extractor.reach import LocalReach, Reached
+
+NORMS = (1.0, 1.5, 2.0, math.inf)
+
+
+def in_ball(images: Tensor, radius: float, norm: float, count: int, seed: int) -> Tensor:
+    """(count, N, ...): images on the rim of the ball, in corners, along axes, and inside."""
+    generator = torch.Generator().manual_seed(seed)
+    offsets = torch.randn(count, *images.shape, generator=generator, dtype=torch.float64)
+    offsets[::3] = offsets[::3].sign()
+    flat = offsets[1::3].flatten(2)
+    offsets[1::3] = (flat * (flat.abs() == flat.abs().amax(dim=2, keepdim=True))).view_as(offsets[1::3])
+    length = torch.linalg.vector_norm(offsets.flatten(2), norm, dim=2)
+    scale = radius / length * torch.rand(length.shape, generator=generator, dtype=torch.float64).add(0.5).clamp(max=1)
+    return images + offsets * scale.view(*scale.shape, *(1,) * (images.ndim - 1)) * (1 - 1e-12)
+
+
+def all_values(network: FrozenNetwork, x: Tensor) -> list[Tensor]:
+    values = [x]
+
+    def visit(step: object, arguments: tuple[Tensor, ...]) -> Tensor:
+        values.append(step.operation.evaluate(*arguments))  # type: ignore[attr-defined]
+        return values[-1]
+
+    interpret(network.steps, x, visit)
+    return values
+
+
+def assert_encloses(reached: Reached, network: FrozenNetwork, x: Tensor, radius: float, seed: int) -> None:
+    """Values, balls and affine bounds hold at images of the ball, but for the rounding of this very evaluation."""
+    rows = seeded(len(x), 4, network.dim)
+    bounds = reached.lower_bounds(rows.view(len(x), 4, *network.output_shape), torch.zeros(len(x), 4))
+    least = bounds.within(torch.full((len(x),), radius, dtype=torch.float64))
+    for moved in in_ball(x, radius, reached.reach.norm, 12, seed):
+        for value, found in zip(reached.values, all_values(network, moved), strict=True):
+            slack = 1e-12 * (1 + found.abs().max())
+            assert (found >= value.interval.lower - slack).all()
+            assert (found <= value.interval.upper + slack).all()
+            for t, ball in zip(value.norms, value.balls.T, strict=True):
+                far = torch.linalg.vector_norm((found - value.centre).reshape(len(x), -1), t, dim=1)
+                assert (far <= ball + 1e-10).all()
+        exact = torch.einsum("nrk,nk->nr", rows, network(moved).reshape(len(x), -1))
+        assert (exact >= least - 1e-11 * (1 + exact.abs())).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("example", EXAMPLES, ids=names(EXAMPLES))
+def test_bounds_of_every_operation_hold_in_the_whole_ball(example: Example, norm: float) -> None:
+    network = network_of(example)
+    x = seeded(3, *network.input_shape)
+    for radius in (0.01, 0.5):
+        reached = LocalReach(network, norm).around(x, torch.full((3,), radius, dtype=torch.float64))
+        assert_encloses(reached, network, x, radius, seed=7)
+
+
+class Residual(nn.Module):
+    """A value that is used twice, and joined with others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.inner = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.pool, self.last = nn.MaxPool2d(2), nn.Linear(32, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        x = self.pool(torch.tanh(x + self.inner(x)))
+        return torch.sigmoid(self.last(torch.cat([x, -x], dim=1).flatten(1)))
+
+
+def frozen(module: nn.Module, shape: tuple[int, ...]) -> FrozenNetwork:
+    torch.manual_seed(1)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return berncert.freeze(module.double().eval(), shape)
+
+
+NETWORKS = {
+    "residual": (Residual(), (1, 4, 4)),
+    "leaky": (nn.Sequential(nn.Linear(6, 9), nn.LeakyReLU(0.1), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3)), (6,)),
+    "gelu": (nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 7), nn.Softplus(), nn.Linear(7, 3)), (6,)),
+    "pooled": (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 2)),
+               (1, 6, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bounds_of_whole_networks_hold_in_the_whole_ball(name: str, norm: float) -> None:
+    network = frozen(*NETWORKS[name])
+    x = seeded(4, *network.input_shape)
+    for radius in (1e-3, 0.3):
+        assert_encloses(
+            LocalReach(network, norm).around(x, torch.full((4,), radius, dtype=torch.float64)),
+            network,
+            x,
+            radius,
+            seed=3,
+        )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_larger_ball_never_has_narrower_bounds(norm: float) -> None:
+    network = frozen(*NETWORKS["leaky"])
+    x = seeded(3, 6)
+    widths = []
+    for radius in (0.01, 0.02, 0.1, 0.5):
+        low, high = LocalReach(network, norm).around(x, torch.full((3,), radius, dtype=torch.float64)).features.interval
+        widths.append((high - low).sum())
+    assert widths == sorted(widths)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_of_an_affine_network_the_bounds_are_exact(norm: float) -> None:
+    network = frozen(nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.Linear(5, 2)), (1, 2, 2))
+    weight = network.steps[2].operation.weight @ network.steps[1].operation.weight  # type: ignore[attr-defined]
+    x = seeded(3, 1, 2, 2)
+    rows = torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
+    bounds = (
+        LocalReach(network, norm)
+        .around(x, torch.full((3,), 0.7, dtype=torch.float64))
+        .lower_bounds(rows, torch.zeros(3, 2))
+    )
+    dual = math.inf if norm == 1 else 1.0 if norm == math.inf else norm / (norm - 1)
+    torch.testing.assert_close(bounds.start, network(x))
+    torch.testing.assert_close(bounds.rate, torch.linalg.vector_norm(weight, dual, dim=1).expand(3, 2))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-9, 1e-3, 0.2]), st.sampled_from([1.0, 1e-8, 1e8]))
+@settings(max_examples=40, deadline=None)
+def test_bounds_hold_in_exact_arithmetic_at_corners_of_the_ball(seed: int, radius: float, scale: float) -> None:
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.LeakyReLU(0.25), nn.Linear(4, 2)).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(scale)
+    network = berncert.freeze(module, (3,))
+    x = torch.rand(1, 3, dtype=torch.float64)
+    reached = LocalReach(network, math.inf).around(x, torch.tensor([radius], dtype=torch.float64))
+    rows = torch.eye(2, dtype=torch.float64).repeat(2, 1)
+    rows[2:] *= -1
+    bounds = reached.lower_bounds(rows[None], torch.zeros(1, 4))
+    least = [Fraction(v) for v in bounds.within(torch.tensor([radius], dtype=torch.float64))[0].tolist()]
+    low, high = ([Fraction(v) for v in side[0].tolist()] for side in reached.features.interval)
+    for corner in range(8):
+        signs = [1 if corner >> i & 1 else -1 for i in range(3)]
+        point = [Fraction(v) + sign * Fraction(radius) for v, sign in zip(x[0].tolist(), signs, strict=True)]
+        a, b = exactly(network, point)
+        assert low[0] <= a <= high[0]
+        assert low[1] <= b <= high[1]
+        assert all(bound <= value for bound, value in zip(least, (a, b, -a, -b), strict=True))
+
+
+def exactly(network: FrozenNetwork, x: list[Fraction]) -> list[Fraction]:
+    """The features in rational arithmetic."""
+    for step in network.steps:
+        tensors = step.operation.tensors()
+        if "weight" in tensors:
+            weight, bias = tensors["weight"].tolist(), tensors["bias"].tolist()
+            x = [
+                sum((Fraction(w) * v for w, v in zip(row, x, strict=True)), Fraction(b))
+                for row, b in zip(weight, bias, strict=True)
+            ]
+        else:
+            below = Fraction(float(tensors["by"].flatten()[0])) if "by" in tensors else Fraction(0)
+            x = [v if v > 0 else below * v for v in x]
+    return x
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_lines_stay_below_and_above_their_curve_and_not_far(name: str) -> None:
+    curve = CURVES[name]
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.rand(400, 2, generator=generator, dtype=torch.float64).mul(16).sub(8)
+    ends[:100, 1] = ends[:100, 0] + 1e-3
+    low, high = ends.amin(dim=1)[None], ends.amax(dim=1)[None]
+    lines = curve_lines(curve.function, Interval(low, high), curve.shape.bend, curve.shape.kinks, torch.zeros(()))
+    shares = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
+    points = (low + (high - low) * shares).clamp(low, high)
+    values = curve.function(points)
+    below, above = (slope * points + at for slope, at in (lines[:2], lines[2:]))
+    assert (below <= values + 1e-12).all()
+    assert (above >= values - 1e-12).all()
+    sag = curve.shape.bend * (high - low)[0].square() / 8
+    kinked = torch.stack([((low < kink) & (high > kink))[0] for kink in curve.shape.kinks] or [torch.zeros(400) > 0])
+    gaps = torch.stack([(values - below).amin(dim=0), (above - values).amin(dim=0)])
+    smooth = ~kinked.any(dim=0)
+    assert (gaps[:, smooth] <= sag[smooth] / 64 * 1.1 + 1e-9).all()  # each touches its curve, but for what is proven
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_no_slope_between_kinks_changes_faster_than_is_said(name: str) -> None:
+    shape = CURVES[name].shape
+    x = torch.linspace(-12, 12, 480_001, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(CURVES[name].function(x).sum(), x)
+    width = 24 / 480_000
+    faster = (slope.diff().abs() > (shape.bend + 1e-6) * width * 1.001 + 1e-9).nonzero().flatten()
+    kinks = x.detach().new_tensor(shape.kinks)
+    for i in faster.tolist():
+        assert kinks.numel()
+        assert float((kinks - x[i].detach()).abs().min()) <= 2 * width
+    if shape.rising:
+        assert (slope >= -1e-12).all()
+
+
+def test_what_overflows_bounds_nothing() -> None:
+    network = frozen(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), (2,))
+    reached = LocalReach(network, math.inf).around(torch.rand(1, 2), torch.tensor([1e308]))
+    low, high = reached.features.interval
+    assert not (low > -1e300).any()
+    assert not (high < 1e300).any()
+
+
+def test_values_of_some_images_are_those_of_all() -> None:
+    value = LocalValue(seeded(4, 3), Interval(seeded(4, 3), seeded(4, 3)), 2.0, (1.0, 2.0, math.inf), seeded(4, 3))
+    some = value.rows(torch.tensor([2, 0]))
+    assert torch.equal(some.centre, value.centre[[2, 0]])
+    assert torch.equal(some.balls, value.balls[[2, 0]])
