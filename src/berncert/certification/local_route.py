@@ -147,8 +147,7 @@ class LocalRoute:
         low, high, known = self._box(reached, error)
         known &= np.isfinite(radius)
         planes = _planes(self.search, low, high, predicted, self.threads)
-        open_ = planes.least(low, high) <= 0  # NaN is not
-        open_ |= np.isnan(planes.constant)
+        open_ = ~(planes.least(low, high) > 0)  # what is not a number proves nothing
         rows = np.flatnonzero(known & open_.any(axis=1))
         proven = np.where(known & ~open_.any(axis=1), radius, 0.0)
         if len(rows):
