@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.boxes import narrow
-from berncert.certification.kernels.compiled import borrowed, kernel
+from berncert.certification.kernels.compiled import borrowed, kernel, part
 from berncert.certification.kernels.descent import subtract
 from berncert.certification.kernels.minorant import fit, gaps
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
@@ -48,7 +48,7 @@ def plane_rows(
             return
 
 
-@kernel
+@part
 def plane(problem: Problem, memory: Memory, predicted: int, rival: int, slope: Floats) -> float:
     """The constant; the slope is written."""
     subtract(problem.coefficients, predicted, rival, memory.margin)
