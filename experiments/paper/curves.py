@@ -54,7 +54,7 @@ def model_curves(label: str, subject: Subject, degree: int | None, kinds: Sequen
     if FEATURES in kinds:
         lines.append(curve(label, FEATURES, correct, proven.radius))
     if PIXELS in kinds:
-        run = subject.run(Exact(norm=2.0, max_seconds=MAX_SECONDS), degree)
+        run = subject.run(Exact(norm=2.0, max_seconds=MAX_SECONDS, routes="global"), degree)
         lines.append(curve(label, PIXELS, run.correct, run.radius))
     return [line | {"bound": subject.lipschitz_bound} for line in lines]
 
@@ -68,7 +68,7 @@ def refuted(subject: Subject, degree: int | None, conservatism: float | None = N
     """
     estimate, proven = subject.estimated(degree, conservatism), subject.proven(degree)
     attack = subject.run(Pgd(norm=2.0, radii=ATTACKED), degree)
-    exact = subject.run(Exact(norm=2.0, max_seconds=MAX_SECONDS), degree)
+    exact = subject.run(Exact(norm=2.0, max_seconds=MAX_SECONDS, routes="global"), degree)
     correct = attack.correct
     return {
         "images": len(correct),

@@ -106,7 +106,10 @@ def degree_row(subject: Subject, degree: int | str, epsilon: float) -> Record:
     }  # fmt: skip
     if isinstance(chosen, str):
         return row
-    pixels = {norm: subject.run(Exact(norm=norm, max_seconds=MAX_SECONDS), chosen) for norm in (2.0, math.inf)}
+    pixels = {
+        norm: subject.run(Exact(norm=norm, max_seconds=MAX_SECONDS, routes="global"), chosen)
+        for norm in (2.0, math.inf)
+    }
     proven = subject.proven(chosen)
     correct = proven.predicted == subject.labels
     whole = np.array([status == "WHOLE_CUBE" for status in proven.status])

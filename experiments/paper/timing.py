@@ -28,7 +28,7 @@ def measured(work: Work) -> Record:
     votes, degrees = (200, (1,)) if work.size == "toy" else (100_000, DEGREES)
     methods: dict[tuple[str, int], Method] = {}
     for degree in degrees:
-        methods |= {("exact", degree): Exact(norm=2.0), ("estimate", degree): Estimate(norm=2.0)}
+        methods |= {("exact", degree): Exact(norm=2.0, routes="global"), ("estimate", degree): Estimate(norm=2.0)}
     methods["randomized", 1] = Randomized(n=votes, sigma=0.25)
     images, threads = subject.images.images, torch.get_num_threads()
     prepared = {

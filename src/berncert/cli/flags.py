@@ -103,7 +103,8 @@ def add_flag(group: argparse._ActionsContainer, entry: Field[Any], *, default: b
     choices = entry.metadata["choices"]
     about = entry.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
     if entry.type == "bool":
-        group.add_argument(f"--{entry.name.replace('_', '-')}", action="store_const", const="true", help=about)
+        flag = f"--{entry.name.replace('_', '-')}"
+        group.add_argument(flag, nargs="?", const="true", metavar="true|false", help=about)
         return
     if default and entry.default is not None:
         default_text = ",".join(f"{v:g}" for v in entry.default) if isinstance(entry.default, tuple) else entry.default
