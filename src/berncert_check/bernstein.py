@@ -8,6 +8,11 @@ from fractions import Fraction
 from itertools import chain, pairwise
 from math import lcm, prod
 
+from berncert_check.proof_file import UnsupportedError
+
+MOST_BITS = 1 << 32
+"""Of what `Net.on` keeps, about: long numbers, n^2 of them along an axis of degree n."""
+
 
 @dataclass(frozen=True)
 class Net:
@@ -34,10 +39,7 @@ class Net:
         """For each index along the axis, all coefficients with that index."""
         size, inner = self.sizes[axis], prod(self.sizes[axis + 1 :])
         starts = range(0, len(self.numbers), size * inner)
-        return [
-            list(chain.from_iterable(self.numbers[s + k * inner : s + (k + 1) * inner] for s in starts))
-            for k in range(size)
-        ]
+        return [[v for s in starts for v in self.numbers[s + k * inner : s + (k + 1) * inner]] for k in range(size)]
 
     def _with_planes(self, axis: int, planes: list[list[int]], more: int) -> Net:
         inner = prod(self.sizes[axis + 1 :])
@@ -85,7 +87,9 @@ class Net:
 
     def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Net:
         """The polynomial on a part of its unit cube; where that is a point, all coefficients are the value there."""
-        net = self
+        net, bits = self, 64 + max(map(_dyadic, chain(low, high)))
+        if len(self.numbers) * sum((size - 1) ** 2 for size in self.sizes) * bits > MOST_BITS:
+            raise UnsupportedError("a degree that is too high for corners as fine as these")
         for axis, (a, b) in enumerate(zip(low, high, strict=True)):
             net = net.within(axis, a, b)
         return net
@@ -101,16 +105,14 @@ class Net:
         steps = [slope[j] / n[j] for j in range(d)]
         bends = {(i, j): value / (n[i] * (n[j] - (i == j))) for (i, j), value in curvature.items() if value}
         common = lcm(*(part.denominator for part in chain(steps, bends.values())))
-        whole = [int(step * common) for step in steps]
         bent = {axes: int(value * common) for axes, value in bends.items()}
-        values, slopes = [0], {j: [whole[j]] for j in range(d)}
+        values, slopes = [0], {j: [int(steps[j] * common)] for j in range(d)}
         for j in range(d):
             nodes = [2 * k - n[j] for k in range(n[j] + 1)]
             squares = [4 * k * (k - n[j]) + n[j] * (n[j] - 1) for k in range(n[j] + 1)]
             own = bent.get((j, j), 0)
-            along = slopes.pop(j)
             powers = list(zip(nodes, squares, strict=True))
-            values = [v + s * y + own * y2 for v, s in zip(values, along, strict=True) for y, y2 in powers]
+            values = [v + s * y + own * y2 for v, s in zip(values, slopes.pop(j), strict=True) for y, y2 in powers]
             for i, old in slopes.items():
                 turn = bent.get((j, i), 0)
                 slopes[i] = [s + turn * y for s in old for y in nodes]

@@ -1,7 +1,5 @@
 """From a proof file to a verdict for each row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,11 +15,12 @@ from berncert_check.proof_file import Block, UnsupportedError, UnusableError, ex
 from berncert_check.reasons import Box, Claim, RejectedError, check_tree
 
 ACCEPTED, REJECTED, UNSUPPORTED = "ACCEPTED", "REJECTED", "UNSUPPORTED"
-MOST_COEFFICIENTS = 1 << 22
+MOST_COEFFICIENTS, MOST_STEPS = 1 << 22, 1 << 30
 LARGEST_EXPONENT = 1100
 FINEST = 1 << 128
 """Corners of the first box and the witness are multiples of 1 / FINEST: their bits make all coefficients longer."""
-ROUNDOFF = Fraction(1, 2**53)
+ROUNDOFF, LARGEST = Fraction(1, 2**53), Fraction(2**1024 - 2**971)
+"""Of float64; as a limit of a column the largest number stands for none."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,8 @@ class Subject:
     @property
     def about(self) -> str:
         """For the reader of a verdict."""
-        head, both = "the head on its features, in real arithmetic and in float64", "the network and the head"
-        what = head if self.network is None else f"{both}, in real arithmetic"
-        return self.missing or f"{what}, in l{'inf' if self.norm is None else self.norm}"
+        what = "the head on its features, in float64 and" if self.network is None else "the network and the head,"
+        return self.missing or f"{what} in real arithmetic, in l{'inf' if self.norm is None else self.norm}"
 
 
 @dataclass(frozen=True)
@@ -64,31 +62,37 @@ class Verdict:
     radius: Fraction | None
     """What the file claims; None for any distance."""
     subject: Subject
+    conditions: tuple[str, ...] = ()
+    """What an accepted row is restricted to, for the reader."""
     nodes: int = 0
 
 
 def check_file(path: Path) -> Iterator[Verdict]:
     """A verdict for each row, in the order of the file; raises UnusableError where the file itself cannot be used."""
-    subject, first = None, True
+    subject, first, last = None, True, -1
     for block in proof_file.read_blocks(path):
         if subject is None or (block.kind == "NET" and first):
             first = subject is None
             subject = _subject(block, subject)
         elif block.kind == "ROW":
-            first = False
+            first, before, last = False, last, block.whole("index", 0, 1 << 62)
+            if last <= before:
+                raise UnusableError(f"expected rows with ascending numbers, got {last} after {before}")
             yield check_row(subject, block)
         else:
             raise UnusableError(f"expected rows after the head and the network, got a block of kind {block.kind!r}")
+    if subject is None:
+        raise UnusableError("expected a proof file with a head, got an end only")
 
 
 def _subject(block: Block, head: Subject | None) -> Subject:
     """The head of a first block; of a second one, the network before this head."""
     fields = block.fields
-    known = [fields.get("format"), fields.get("version")] == [proof_file.FORMAT, proof_file.VERSION]
-    if head is None and not (block.kind == "HEAD" and known):
-        raise UnusableError(f"expected a proof file of version {proof_file.VERSION}, got something else")
+    if head is None and (block.kind, fields.get("format")) != ("HEAD", proof_file.FORMAT):
+        raise UnusableError("expected a proof file, which begins with a head, got something else")
     try:
         if head is None:
+            block.whole("version", proof_file.VERSION, proof_file.VERSION)
             return _head(block)
         network = None if head.missing else network_of(block, head.features_norm)
         if network is not None and network.steps[-1].outputs != len(head.polynomials[0].sizes):
@@ -103,30 +107,30 @@ def _subject(block: Block, head: Subject | None) -> Subject:
 
 def _head(block: Block) -> Subject:
     """The head, and a floor that covers float64: for the laws of evaluation, see docs/proof.md."""
-    fields, kind, classes = block.fields, block.fields["head"], block.whole("classes", 2, MOST_COEFFICIENTS)
+    fields, kind, classes = block.fields, block.fields["head"], block.whole("classes", 2, 1 << 16)
     exponent = block.whole("exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
     p, floor, scale = parse_norm(fields["norm"]), exact_number(fields["rounding"]), Fraction(2) ** exponent
     if kind == "dense":
         d = whole_number(len(fields["degrees"]), "the number of axes", 1, 250)
         sizes = [whole_number(n, "a degree", 1, MOST_COEFFICIENTS) + 1 for n in fields["degrees"]]
         count = prod(sizes)
-        if classes * count > MOST_COEFFICIENTS:
-            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients")
+        if classes * count > MOST_COEFFICIENTS or classes * count * sum(n * n for n in sizes) > MOST_STEPS:
+            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients, or of very high degrees")
         parts = [c / scale for c in block.exact("coefficients", classes * count)]
-        polynomials: list[Net] | list[Plane] = [net_of(parts[k * count :][:count], sizes) for k in range(classes)]
+        polynomials: list[Net] | list[Plane] = [
+            net_of(parts[k * count : (k + 1) * count], sizes) for k in range(classes)
+        ]
         size, roundings, underflows = max(map(abs, parts)), d * (4 * max(sizes) - 1) + 2, d * (max(sizes) + 1)
     elif kind == "affine":
         d = block.whole("features", 1, MOST_COEFFICIENTS // classes)
         weight, bias = ([c / scale for c in block.exact(*of)] for of in (("weight", classes * d), ("bias", classes)))
-        polynomials = [plane_of(weight[k * d :][:d], bias[k]) for k in range(classes)]
-        size = max(sum(map(abs, weight[k * d :][:d]), abs(bias[k])) for k in range(classes))
+        polynomials = [plane_of(weight[k * d : (k + 1) * d], bias[k]) for k in range(classes)]
+        size = max(sum(map(abs, weight[k * d : (k + 1) * d]), abs(bias[k])) for k in range(classes))
         roundings = underflows = d + 2
     else:
         raise UnsupportedError(f"a head of kind {kind!r}")
-    needed = Fraction(202, 100) * roundings * ROUNDOFF * size + 8 * underflows / Fraction(2) ** (
-        1074 + min(exponent, 0)
-    )
-    if floor is None or floor < needed:
+    tiny = 8 * underflows / Fraction(2) ** (1074 + min(exponent, 0))
+    if floor is None or floor < Fraction(202, 100) * roundings * ROUNDOFF * size + tiny:
         raise ValueError("expected a rounding that covers float64")
     return Subject(block.digest, polynomials, p, floor)
 
@@ -142,25 +146,46 @@ def check_row(subject: Subject, block: Block) -> Verdict:
         return replace(found, verdict=UNSUPPORTED, why=subject.missing)
     if inputs != (subject.network is not None):
         raise UnusableError("expected a radius of the inputs where there is a network, and nowhere else")
-    if claimed == 0:
-        return replace(found, why="a radius of 0 claims nothing")
-    if "tags" not in block.arrays:
-        return replace(found, verdict=UNSUPPORTED, why=str(fields.get("why", "no proof was written")))
     d = len(subject.polynomials[0].sizes)
     x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
     claim = Claim(x0, weight, limits[:d], limits[d:], radius, subject.features_norm, subject.floor)
     try:
         if predicted not in range(len(subject.polynomials)):
             raise RejectedError(f"there is no class {predicted}")
-        if subject.network is not None:
-            check_inputs(subject, subject.network, block, claim, claimed)
         if "witness" in block.arrays or "upper" in fields:
             check_upper(subject, block, claim, predicted)
+        if claimed == 0:
+            return replace(found, why="a radius of 0 claims nothing")
+        if "tags" not in block.arrays:
+            raise UnsupportedError(str(fields.get("why", "no proof was written")))
+        if subject.network is not None:
+            check_inputs(subject, subject.network, block, claim, claimed)
+        found = replace(found, conditions=tuple(_conditions(subject, block, claim)))
         return replace(found, nodes=check_radius(subject, block, claim, predicted))
     except RejectedError as error:
         return replace(found, verdict=REJECTED, why=str(error))
     except UnsupportedError as error:
         return replace(found, verdict=UNSUPPORTED, why=str(error))
+
+
+def _conditions(subject: Subject, block: Block, claim: Claim) -> Iterator[str]:
+    """What a reader must know of the claim: which points or rows count, how distances are weighted.
+
+    Of a table its columns count: the limits and weights of its features follow from them and from its units.
+    """
+    names, x, low, high, all_low, all_high = "features", claim.x0, claim.low, claim.high, Fraction(0), Fraction(1)
+    if subject.table is not None and subject.network is not None:
+        count, names, all_high = subject.network.steps[0].inputs, "columns", LARGEST
+        x, ends, all_low = block.exact("input", count), block.exact("columns", 2 * count), -LARGEST
+        low, high = ends[:count], ends[count:]
+    elif any(w != 1 for w in claim.weight):
+        yield "weighted (distances are in the weights of the row)"
+    if any(a > all_low or b < all_high for a, b in zip(low, high, strict=True)):
+        yield f"within limits of {names}"
+    if any(a == b for a, b in zip(low, high, strict=True)):
+        yield f"with fixed {names}"
+    if any(not a <= v <= b for a, v, b in zip(low, x, high, strict=True)):
+        yield "from an input outside its own limits"
 
 
 def check_inputs(subject: Subject, network: Network, block: Block, claim: Claim, claimed: Fraction | None) -> None:
@@ -176,17 +201,16 @@ def check_inputs(subject: Subject, network: Network, block: Block, claim: Claim,
     if subject.table is None and any(w != 1 for w in claim.weight):
         raise RejectedError("of images, weights must be 1")
     if subject.table is not None:
-        matrix, start = subject.table
-        ends = block.exact("columns", 2 * count)
-        bound = matrix_bound(matrix, claim.weight, network.units, network.norm, claim.norm)
-        possible = possible_features(matrix, start, ends[:count], ends[count:])
+        ends, rows = block.exact("columns", 2 * count), zip(claim.weight, subject.table[0], strict=True)
+        b = [[w * a * u for a, u in zip(row, network.units, strict=True)] for w, row in rows]
+        bound = matrix_bound(b, network.norm, claim.norm)  # from columns in units to features with weights
+        possible = possible_features(*subject.table, ends[:count], ends[count:])
     for j, (least, greatest) in enumerate(possible):
         if claim.low[j] > least or claim.high[j] < greatest:
             raise RejectedError(f"the limits leave out features that inputs may have, along axis {j}")
     features = network.value(block.exact("input", count))
-    off = norm([w * (a - b) for w, a, b in zip(claim.weight, features, claim.x0, strict=True)], subject.features_norm)[
-        1
-    ]
+    moves = [w * (a - b) for w, a, b in zip(claim.weight, features, claim.x0, strict=True)]
+    off = norm(moves, subject.features_norm)[1]
     if radius is not None:
         moved = Fraction(0) if bound == 0 else None if claimed is None else bound * claimed
         if moved is None or moved + off > radius:
@@ -206,11 +230,9 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
         raise RejectedError("weights and the radius must be above 0")
     if any(corner.denominator > FINEST for corner in box) or not isinstance(tags, bytes):
         raise RejectedError("corners of the first box must be multiples of 2^-128, and tags bytes")
-    centre: Vector = []
-    half: Vector = []
-    for low, high, least, greatest, x, w in zip(
-        box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True
-    ):
+    centre, half = Vector(), Vector()
+    axes = zip(box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True)
+    for low, high, least, greatest, x, w in axes:
         if not (0 <= least <= greatest <= 1 and 0 <= low < high <= 1):
             raise RejectedError("the first box and the limits must be within the cube, and in order")
         if radius is not None:

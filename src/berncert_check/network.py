@@ -1,7 +1,5 @@
 """The network from inputs to features: its value at an input, exactly, and how far that moves with the input."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

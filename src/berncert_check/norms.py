@@ -1,7 +1,5 @@
 """p-norms of rational vectors, enclosed between rationals; p is a Fraction >= 1, or None for infinity."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
@@ -29,16 +27,12 @@ def parse_norm(text: str) -> Fraction | None:
 
 def dual(p: Fraction | None) -> Fraction | None:
     """q with 1/p + 1/q = 1."""
-    if p is None:
-        return Fraction(1)
-    return None if p == 1 else p / (p - 1)
+    return Fraction(1) if p is None else None if p == 1 else p / (p - 1)
 
 
 def square_weights_norm(p: Fraction | None) -> Fraction | None:
     """The s for which |w|_s <= 1, w >= 0, implies sum w_j t_j^2 <= |t|_p^2, for p >= 2: Hoelder, s = p / (p - 2)."""
-    if p is None:
-        return Fraction(1)
-    return None if p == 2 else p / (p - 2)
+    return Fraction(1) if p is None else None if p == 2 else p / (p - 2)
 
 
 def norm(vector: Sequence[Fraction], p: Fraction | None) -> tuple[Fraction, Fraction]:

@@ -1,7 +1,5 @@
 """Reading a proof file: blocks, each with a checksum over itself and all before it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

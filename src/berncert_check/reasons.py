@@ -48,13 +48,9 @@ class Box:
     def halves(self, axis: int) -> tuple[Box, Box]:
         """The two halves along an axis: together they are the box."""
         half = [h / 2 if j == axis else h for j, h in enumerate(self.half)]
+        low, high = ([c + way * half[j] * (j == axis) for j, c in enumerate(self.centre)] for way in (-1, 1))
         below, above = self.margin.halves(axis)
-
-        def part(way: int, margin: Net | Plane) -> Box:
-            centre = [c + way * half[j] if j == axis else c for j, c in enumerate(self.centre)]
-            return Box(centre, half, margin, self.depth + 1)
-
-        return part(-1, below), part(1, above)
+        return Box(low, half, below, self.depth + 1), Box(high, half, above, self.depth + 1)
 
 
 def positive(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
@@ -123,10 +119,8 @@ def quadratic(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
     weights = [Fraction(1)] * d if claim.norm == 2 else take(hints, d)
     if claim.radius is None or multiplier < 0 or min(weights) < 0 or (claim.norm is not None and claim.norm < 2):
         return False
-    bent = [
-        value for (i, j), value in curvature.items() if isinstance(margin, Plane) or (i == j and margin.sizes[j] < 3)
-    ]
-    if any(bent) or norm(weights, square_weights_norm(claim.norm))[1] > 1:
+    bent = any(v and (isinstance(margin, Plane) or (i == j and margin.sizes[j] < 3)) for (i, j), v in curvature.items())
+    if bent or norm(weights, square_weights_norm(claim.norm))[1] > 1:
         return False
     least = multiplier * (margin.gap(slope, curvature) - claim.floor)
     matrix = [[multiplier * curvature[min(i, j), max(i, j)] / (1 if i == j else 2) for i in range(d)] for j in range(d)]

@@ -57,6 +57,7 @@ def test_rows_are_accepted_and_none_within_the_radius_has_another_label(
     c = model.certify(x, norm=norm, proof=tmp_path / "proof.bin")
     found = verdicts(tmp_path / "proof.bin")
     assert {v.verdict for v in found} == {ACCEPTED}, [v.why for v in found]
+    assert {v.conditions for v in found} == {()}
     assert [math.inf if v.radius is None else float(v.radius) for v in found] == c.radius.tolist()
     assert (c.radius <= plain.radius).all()
     inside = slice(1, None)
@@ -78,6 +79,7 @@ def test_limits_of_columns_are_in_the_file_and_must_be_those_of_the_tree(
     free = model.certify(x[1:4])
     c = model.certify(x[1:4], proof=path, **constraints)
     assert {v.verdict for v in verdicts(path)} == {ACCEPTED}
+    assert {v.conditions for v in verdicts(path)} >= {("within limits of columns", "with fixed columns")}
     assert (c.radius >= free.radius * (1 - 1e-3)).all()
     assert (c.radius > free.radius * 1.001).any()
     for column in range(3):  # a claim about more rows than the tree is about

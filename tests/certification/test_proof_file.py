@@ -69,6 +69,13 @@ def test_fixed_features_are_proven_too(tmp_path: Path) -> None:
     assert {v.verdict for v in verdicts} == {ACCEPTED}, [v.why for v in verdicts]
 
 
+def test_a_place_where_no_file_can_be_written_is_named_before_any_work(tmp_path: Path) -> None:
+    head = random_head(np.random.default_rng(5), 3, (3,) * 3, bend=0.3)
+    for place in ("", ".", tmp_path, tmp_path / "missing" / "proof.bin"):
+        with pytest.raises(ValueError, match="expected a file in a folder that exists as proof, got"):
+            berncert.certify(head, features(1, 3), proof=place)
+
+
 def test_a_decision_at_one_radius_has_no_proof_file(tmp_path: Path) -> None:
     head = random_head(np.random.default_rng(5), 3, (3,) * 3, bend=0.3)
     with pytest.raises(ValueError, match="expected either proof or radius, got both"):

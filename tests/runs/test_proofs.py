@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from berncert_check_files import blocks_of, write
 
 from berncert.certification.methods import Exact
 from berncert.certification.proof_file import ProofFile, block
@@ -86,6 +88,38 @@ def test_a_table_that_says_more_than_the_proofs_is_rejected(whole: Path, tmp_pat
     assert found[1].verdict == REJECTED
     assert "its table has" in found[1].why
     assert main([str(folder)]) == 1
+
+
+def rewritten(whole: Path, folder: Path, change: Callable[[list[list[str]]], object]) -> Path:
+    copied(whole, folder)
+    lines = [line.split("\t") for line in (folder / "certificates.tsv").read_text().splitlines()]
+    change(lines)
+    (folder / "certificates.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_column_that_is_there_twice_and_a_row_that_is_there_twice_make_a_run_unusable(
+    whole: Path, tmp_path: Path
+) -> None:
+    def doubled(lines: list[list[str]]) -> None:
+        for line in lines:
+            line.append("radius" if line is lines[0] else "99.0")
+
+    assert main([str(rewritten(whole, tmp_path / "column", doubled))]) == 2
+    folder = rewritten(whole, tmp_path / "row", lambda lines: lines.__setitem__(slice(1, None), [lines[1]] * 6))
+    blocks = blocks_of(folder / "proof.bin")
+    write(folder / "proof.bin", [*blocks[:2], *[blocks[2]] * 6, blocks[-1]])
+    assert main([str(folder)]) == 2
+    assert main([str(folder / "proof.bin")]) == 2
+
+
+def test_another_class_is_rejected_with_a_radius_of_0_too(whole: Path, tmp_path: Path) -> None:
+    def other(lines: list[list[str]]) -> None:
+        lines[1][lines[0].index("predict")], lines[1][lines[0].index("radius")] = "7", "0.0"
+
+    found = list(check_run(rewritten(whole, tmp_path / "run", other)))
+    assert (found[0].verdict, found[0].why) == (REJECTED, "its table has another class")
+    assert {v.verdict for v in found[1:]} == {ACCEPTED}
 
 
 def test_another_norm_in_the_record_is_rejected_and_a_missing_row_makes_the_run_unusable(

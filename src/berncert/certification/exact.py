@@ -21,7 +21,7 @@ from berncert.certification.local_route import LocalRoute, local_route_takes
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.network_proof import NetworkProof, network_proof
 from berncert.certification.prepared_model import PreparedModel, frozen_for
-from berncert.certification.proof_file import Block, block, write_proofs
+from berncert.certification.proof_file import Block, block, checked_place, write_proofs
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates, ImageCertificates
 from berncert.certification.status import Status
@@ -130,6 +130,8 @@ def certify(
         norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, radius=radius, dtype=name,
         proof=proof is not None, routes=routes, counterexamples=counterexamples,
     )  # fmt: skip
+    if proof is not None:
+        checked_place(proof)
     if not isinstance(model, PolynomialHead) and any(option is not None for option in (weights, lower, upper)):
         raise ValueError(
             "expected weights, lower and upper with a SmoothedHead and features, got them with a Classifier and "

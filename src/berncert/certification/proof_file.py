@@ -105,6 +105,15 @@ def _next(file: BinaryIO, digest: bytes) -> tuple[str, bytes] | None:
     return (head[:4].decode("ascii", "replace").strip(), own) if file.read(DIGEST) == own else None
 
 
+def checked_place(path: str | PathLike[str]) -> None:
+    """Raise a ValueError, before any work, if no file can be written at this path."""
+    if not os.fspath(path) or Path(path).is_dir() or not Path(path).parent.is_dir():
+        raise ValueError(
+            f"expected a file in a folder that exists as proof, got {os.fspath(path)!r}; make its folder, or name a "
+            "file, such as proof.bin"
+        )
+
+
 def write_proofs(path: str | PathLike[str], blocks: Sequence[Block]) -> None:
     """A whole file of these blocks."""
     file, rows = ProofFile(Path(path)), sum(part.kind == "ROW" for part in blocks)

@@ -99,6 +99,7 @@ def form_of(model: Mapping[str, Any]) -> str:
 
 def _print(found: Run, folder: Path, page: Path) -> None:
     from berncert.reporting.curves import constant_note
+    from berncert.runs.records import PROOF
 
     table, model, out = found.about["table"], found.about["model"], console()
     out.print(
@@ -114,6 +115,9 @@ def _print(found: Run, folder: Path, page: Path) -> None:
     if note := constant_note(found):
         out.print(f"note: {note}", style="bold")
     out.print(f"written: {folder}; open {page} in a browser")
+    if found.about["settings"].get("proof"):
+        place = str(folder) if not str(folder).startswith("-") else f"./{folder}"
+        out.print(f"its proofs: {folder / PROOF}; check them with: berncert-check {shlex.quote(place)}")
 
 
 def _print_example(found: Run) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from berncert.certification.methods import Exact
-from berncert.certification.proof_file import write_proofs
+from berncert.certification.proof_file import checked_place, write_proofs
 from berncert.estimators.base import FITTED, ONE, BernsteinEstimator, Prepared
 from berncert.estimators.certifying import certify_table, nearest_wanted
 from berncert.estimators.constraints import ConstraintOptions, check_order
@@ -125,6 +125,8 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         method = Exact(
             norm=norm, tolerance=tolerance, max_boxes=max_boxes, max_seconds=max_seconds, proof=proof is not None
         )
+        if proof is not None:
+            checked_place(proof)
         x = self._rows(X)
         opening = [] if proof is None else table_opening(self.head_, self.reduction_, norm)
         found, rows = certify_table(self, X, x, method, constraints, threads=threads, progress=progress)
