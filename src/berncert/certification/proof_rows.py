@@ -91,7 +91,7 @@ class Recorder:
             self.trees = AffineTrees(head, search.problem)
         else:
             raise TypeError(
-                f"expected a SmoothedHead, or a SumHead that is affine, with proof, got {head.kind}; proofs of sums "
+                f"expected a SmoothedHead, or a SumHead that is affine, with proof, got an {head.kind}; proofs of sums "
                 "with terms are not written yet; certify without proof"
             )
         self.floor = self.trees.rounding * (1 + 2.0**-20)  # above it, although it is itself a rounded number
