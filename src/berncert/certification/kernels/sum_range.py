@@ -11,7 +11,7 @@ from berncert.certification.kernels.rows import BOXES, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIME
 from berncert.certification.kernels.sum_bounds import bound_value
 from berncert.certification.kernels.sum_search import begin_sum
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, plant, pop, push
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
 from berncert.certification.kernels.sums import SumMemory, SumProblem, cut_terms, margin_at, margin_of
 from berncert.certification.kernels.tensor import copy
 from berncert.foundation.arrays import Flags, Floats, Ints
@@ -113,17 +113,10 @@ def least_of_sum(
             closed = min(closed, least)
             continue
         for piece in range(1 if axis == ROOT else 2):
-            child = box
-            if axis != ROOT:
-                place = tree.place[box]
-                child = plant(
-                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, 0, least, 0.0
-                )
+            child = box if axis == ROOT else halve(tree, box, piece)
             boxes += 1
             clock[BOXES] = boxes
-            copy(low, x0.size, memory.box_low)
-            copy(high, x0.size, memory.box_high)
-            find_box(tree, child, memory.box_low, memory.box_high)
+            find_box(tree, child, low, high, memory.box_low, memory.box_high)
             copy(point, x0.size, memory.centre)
             tree.bound[child], axis_of, tree.place[child] = bound_value(
                 problem, memory, x0, weight, target, 0.1 * allowed, least

@@ -15,7 +15,7 @@ from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIE, TIME, WHOLE_CUBE
 from berncert.certification.kernels.sum_bounds import bound_distance
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, plant, pop, push
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
 from berncert.certification.kernels.sums import SumMemory, SumProblem, margin_at, margin_of, sum_at
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Flags, Floats, Ints
@@ -156,15 +156,8 @@ def grow(
         if axis == FINAL:
             closed = min(closed, least)
             continue
-        parts = 1 if axis == ROOT else 2
-        for piece in range(parts):
-            child = box
-            if axis != ROOT:
-                place = tree.place[box]
-                child = plant(
-                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, tree.rival[box],
-                    least, tree.price[box],
-                )  # fmt: skip
+        for piece in range(1 if axis == ROOT else 2):
+            child = box if axis == ROOT else halve(tree, box, piece)
             boxes += 1
             clock[BOXES] = boxes
             before = upper
@@ -197,9 +190,7 @@ def look(
     witness: Floats,
 ) -> float:
     """Bound a box of the tree and look for a witness where its relaxation is nearest: the new `upper`."""
-    copy(low, x0.size, memory.box_low)
-    copy(high, x0.size, memory.box_high)
-    find_box(tree, box, memory.box_low, memory.box_high)
+    find_box(tree, box, low, high, memory.box_low, memory.box_high)
     margin_of(problem, memory, predicted, tree.rival[box])
     goal = upper * (1.0 - SPENT * problem.tolerance) if target == np.inf else target
     copy(memory.affine.start if upper == np.inf else witness, x0.size, memory.centre)

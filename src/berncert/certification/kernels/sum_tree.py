@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from berncert.certification.kernels.compiled import part
+from berncert.certification.kernels.tensor import copy
 from berncert.foundation.arrays import Floats, Ints
 
 ROOT, FINAL = -2, -1
@@ -57,6 +58,14 @@ def plant(tree: Tree, parent: int, axis: int, low: float, high: float, rival: in
 
 
 @part
+def halve(tree: Tree, box: int, piece: int) -> int:
+    """The lower (0) or the upper (1) half of a box, as a new one, which begins with what is proven of the whole."""
+    place = tree.place[box]
+    low, high = -np.inf if piece == 0 else place, place if piece == 0 else np.inf
+    return plant(tree, box, tree.axis[box], low, high, tree.rival[box], tree.bound[box], tree.price[box])
+
+
+@part
 def before_in_heap(tree: Tree, one: int, two: int) -> bool:
     """Boxes with the least bound come first, of equal ones the older."""
     return bool(tree.bound[one] < tree.bound[two] or (tree.bound[one] == tree.bound[two] and one < two))
@@ -95,10 +104,12 @@ def pop(tree: Tree) -> int:
 
 
 @part
-def find_box(tree: Tree, box: int, low: Floats, high: Floats) -> None:
-    """Cut the root's box, which low and high hold, to that of a box of the tree."""
+def find_box(tree: Tree, box: int, low: Floats, high: Floats, box_low: Floats, box_high: Floats) -> None:
+    """Write a box of the tree, whose root's box is low to high, to box_low and box_high."""
+    copy(low, low.size, box_low)
+    copy(high, high.size, box_high)
     while tree.parent[box] >= 0:
         j = tree.cut_axis[box]
-        low[j] = max(low[j], tree.cut_low[box])
-        high[j] = min(high[j], tree.cut_high[box])
+        box_low[j] = max(box_low[j], tree.cut_low[box])
+        box_high[j] = min(box_high[j], tree.cut_high[box])
         box = tree.parent[box]

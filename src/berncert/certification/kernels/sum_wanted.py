@@ -16,7 +16,7 @@ from berncert.certification.kernels.rows import BOXES, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIME, WHOLE_CUBE
 from berncert.certification.kernels.sum_bounds import bound_distance
 from berncert.certification.kernels.sum_search import BACKWARDS, SPENT, begin_sum
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, plant, pop, push
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
 from berncert.certification.kernels.sums import SumMemory, SumProblem, margin_at, margin_of, mix_classes, sum_at
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Flags, Floats, Ints
@@ -101,13 +101,7 @@ def nearest_wanted_sum(
             closed = min(closed, least)
             continue
         for piece in range(1 if axis == ROOT else 2):
-            child = box
-            if axis != ROOT:
-                place = tree.place[box]
-                child = plant(
-                    tree, box, axis, -np.inf if piece == 0 else place, place if piece == 0 else np.inf, -1, least,
-                    tree.price[box],
-                )  # fmt: skip
+            child = box if axis == ROOT else halve(tree, box, piece)
             boxes += 1
             clock[BOXES] = boxes
             upper = look_wanted(problem, memory, tree, child, x0, low, high, weight, wanted, upper, witness)
@@ -140,9 +134,7 @@ def look_wanted(
     witness: Floats,
 ) -> float:
     """Bound a box by means of classes, each with more of the one that is strongest where the last was nearest."""
-    copy(low, x0.size, memory.box_low)
-    copy(high, x0.size, memory.box_high)
-    find_box(tree, box, memory.box_low, memory.box_high)
+    find_box(tree, box, low, high, memory.box_low, memory.box_high)
     goal = upper * (1.0 - SPENT * problem.tolerance)
     best, price, axis, place = tree.bound[box], tree.price[box], FINAL, 0.0
     for j in range(x0.size):
