@@ -82,7 +82,7 @@ def examined(path: str, data_dir: str | None, attacked: int, norm: float, skip: 
     c = berncert.certify(model, test.images, norm=norm)
     seconds = time.perf_counter() - began
     labels = test.labels.numpy()
-    right = c.predicted == labels
+    correct = c.predicted == labels
     few = slice(min(attacked, len(test)))
     images = test.images[few].double()
     attack = berncert.Pgd(norm=norm, steps=20).accuracy(model, images, test.labels[few], radii)
@@ -101,7 +101,7 @@ def examined(path: str, data_dir: str | None, attacked: int, norm: float, skip: 
         "attacked": attack,
         "attacked_images": len(images),
         "certified_of_attacked": c[few].certified_accuracy(labels[few], radii).tolist(),
-        "mean_radius": float(np.mean(c.radius * right)),
+        "mean_radius": float(np.mean(c.radius * correct)),
         "lipschitz_bound": float(c.lipschitz_bound[0]),
         "extraction_error": float(c.extraction_error.max()),
         "status": {str(status): int(np.sum(c.status == status)) for status in set(c.status)},

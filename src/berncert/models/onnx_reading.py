@@ -170,11 +170,11 @@ def _as_written(graph: OnnxGraph) -> Any:
     What the file says of the model is not trusted: the model that it describes is written again, and must give the very
     graph that is in the file.
     """
-    told = next((entry.value for entry in graph.model.metadata_props if entry.key == KEY), None)
-    if told is None:
+    text = next((entry.value for entry in graph.model.metadata_props if entry.key == KEY), None)
+    if text is None:
         return None
     try:
-        about = parsed_json(told)
+        about = parsed_json(text)
         network = about["extractor"] and FrozenNetwork.from_data(about["extractor"], _tensors(graph, "extractor."))
         head = about["head"] and _written_head(about["head"], _tensors(graph, "head."))
         again = model_of(network or None, head or None, about["dtype"])

@@ -157,8 +157,8 @@ def _write_head(w: GraphWriter, head: PolynomialHead, features: str) -> str:
 
 def _description(network: FrozenNetwork | None, head: Written | None, dtype: str) -> Mapping[str, Any]:
     """What the model is built again from, with the constants of the file: plain JSON."""
-    told = head.as_data()[0] if isinstance(head, FrozenNetwork) else head and dict(head.description)
-    return {"format": 1, "dtype": dtype, "extractor": network and network.as_data()[0], "head": told}
+    written = head.as_data()[0] if isinstance(head, FrozenNetwork) else head and dict(head.description)
+    return {"format": 1, "dtype": dtype, "extractor": network and network.as_data()[0], "head": written}
 
 
 def _check(file: Any, network: FrozenNetwork | None, head: Written | None, dtype: str, *, by_reference: bool) -> None:

@@ -91,7 +91,7 @@ class Run:
         return self.rows[name].astype(np.float64)
 
     def standing(self, at: npt.ArrayLike) -> Floats:
-        """The share of images that are right and hold at each of these radii: the certified, or attacked, accuracy.
+        """The share of images that are correct and hold at each of these radii: the certified, or attacked, accuracy.
 
         Of an attack that tried some radii this is the least tried limit that holds at each: certified accuracy at any
         radius is below it.
