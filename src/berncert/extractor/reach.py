@@ -20,6 +20,8 @@ from berncert.extractor.bounds.value_bound import ValueBound
 from berncert.extractor.frozen import FrozenNetwork, Step, interpret
 from berncert.extractor.operations import Concatenate
 from berncert.extractor.operations.base import Affine
+from berncert.extractor.operations.entrywise import Relaxed
+from berncert.extractor.patches import Patches
 from berncert.foundation.arguments import dual_norm
 
 MOST_NUMBERS = 2**23
@@ -47,6 +49,7 @@ class LocalReach:
         self.network, self.norm, self.norms = network, norm, norms_with(norm)
         self.values, self.gains = _step_bounds(network, self.norms)
         self.tightened = _tightened(network)
+        self.patches = Patches(network, self.tightened)
 
     def around(self, images: Tensor, radius: Tensor) -> Reached:
         """All values for images (N, ...) within a radius (N,) each."""
@@ -124,7 +127,18 @@ class Reached:
         return parts.sum(dim=0) * (1 + gamma(len(values)))
 
     def _tighter(self, number: int, value: LocalValue) -> Interval:
-        """The interval of a value that has few entries, from affine bounds of each in the image."""
+        """The interval of a value from affine bounds of its entries in the image."""
+        if number not in self.reach.patches:
+            return self._along_all(number, value) if math.prod(value.shape) <= MOST_ENTRIES else value.interval
+        kinks = self.reach.tightened[number]
+        open_ = torch.ones_like(value.centre, dtype=torch.bool)
+        if kinks is not None:
+            open_ = torch.stack([(value.interval.lower < k) & (value.interval.upper > k) for k in kinks]).any(dim=0)
+        found = self.reach.patches.bounds(number, [*self.values, value], open_, self.ball.radius)
+        return value.interval.within(found)
+
+    def _along_all(self, number: int, value: LocalValue) -> Interval:
+        """The same for a value with few entries, each of which may depend on everything."""
         values, count = [*self.values, value], math.prod(value.shape)
         unit = torch.eye(count, dtype=torch.float64).view(count, *value.shape)
         ends: list[list[Tensor]] = [[], []]
@@ -194,14 +208,23 @@ def _step_bounds(network: FrozenNetwork, norms: tuple[float, ...]) -> tuple[list
     return values, gains
 
 
-def _tightened(network: FrozenNetwork) -> frozenset[int]:
-    """The values with few entries that a function which is not affine takes, after another such function."""
+def _tightened(network: FrozenNetwork) -> dict[int, tuple[float, ...] | None]:
+    """The values that a function which is not affine takes, after another such function.
+
+    With the kinks of the functions that take one, if those are affine in between: only where an entry may be on both
+    sides of a kink it matters how far it moves.
+    """
     bent: set[int] = set()
-    found: set[int] = set()
+    found: dict[int, tuple[float, ...] | None] = {}
     for number, step in enumerate(network.steps, start=1):
-        if not isinstance(step.operation, Affine):
-            found.update(i for i in step.inputs if i in bent and math.prod(network.shapes[i]) <= MOST_ENTRIES)
-            bent.add(number)
-        elif bent.intersection(step.inputs):
-            bent.add(number)
-    return frozenset(found)
+        operation = step.operation
+        if isinstance(operation, Affine):
+            bent.update([number] if bent.intersection(step.inputs) else [])
+            continue
+        bent.add(number)
+        shape = operation.shape_of_curve if isinstance(operation, Relaxed) else None
+        kinks = shape.kinks if shape is not None and not shape.bend else None
+        for i in bent.intersection(step.inputs):
+            known = found.get(i, ())
+            found[i] = None if kinks is None or known is None else (*known, *kinks)
+    return found
