@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -115,6 +116,70 @@ def test_bounds_of_whole_networks_hold_in_the_whole_ball(name: str, norm: float)
             radius,
             seed=3,
         )
+
+
+class Patched(nn.Module):
+    """Convolutions of all kinds, each entry of which depends on few pixels, and a sum of two ways."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, stride=2, padding=1, padding_mode=mode)
+        self.second = nn.Conv2d(4, 4, 3, padding=2, dilation=2, groups=2, padding_mode=mode)
+        self.third, self.norm = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x))
+        x = nn.functional.leaky_relu(x + 0.5 * self.norm(self.second(x)), 0.2)
+        x = nn.functional.relu6(nn.functional.avg_pool2d(self.third(x), 2))
+        return torch.sigmoid(self.last(x.mean(dim=[2, 3])))
+
+
+@pytest.mark.parametrize("mode", ["zeros", "circular", "reflect", "replicate"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_bounds_along_patches_hold_in_the_whole_ball(norm: float, mode: str) -> None:
+    network = frozen(Patched(mode), (2, 24, 24))
+    reach, x = LocalReach(network, norm), seeded(2, *network.input_shape)
+    assert len(reach.patches.groups) >= 2
+    for radius in (1e-3, 0.3):
+        reached = reach.around(x, torch.full((2,), radius, dtype=torch.float64))
+        assert_encloses(reached, network, x, radius, seed=5)
+
+
+def test_bounds_along_patches_are_those_along_everything() -> None:
+    network = frozen(Patched("zeros"), (2, 24, 24))
+    reach, x = LocalReach(network, math.inf), seeded(2, *network.input_shape)
+    reached = reach.around(x, torch.full((2,), 0.02, dtype=torch.float64))
+    for number in reach.patches.groups:
+        wide = replace(reached.values[number], interval=Interval(*(torch.full_like(reached.values[number].centre, side)
+                                                                   for side in (-1e6, 1e6))))  # fmt: skip
+        every = torch.ones_like(wide.centre, dtype=torch.bool)
+        along = reach.patches.bounds(number, [*reached.values[:number], wide], every, reached.ball.radius)
+        whole = reached._along_all(number, replace(wide, interval=along))
+        for one, other in zip(along, whole, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-9, 1e-2, 0.3]), st.sampled_from([1.0, 1e-8, 1e8]))
+@settings(max_examples=15, deadline=None)
+def test_bounds_along_patches_hold_in_exact_arithmetic(seed: int, radius: float, scale: float) -> None:
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.LeakyReLU(0.25), nn.Linear(8, 2)).double()
+    with torch.no_grad():
+        for layer in module[:4:2]:  # entries depend on one other each
+            layer.weight *= scale * torch.block_diag(*torch.ones(4, 2, 2))
+            layer.bias *= scale
+    network = berncert.freeze(module, (8,))
+    x = torch.rand(1, 8, dtype=torch.float64)
+    reach = LocalReach(network, math.inf)
+    assert list(reach.patches.groups) == [3]
+    low, high = reach.around(x, torch.tensor([radius], dtype=torch.float64)).values[3].interval
+    cut = berncert.FrozenNetwork((8,), network.steps[:3])
+    for _ in range(16):
+        signs = torch.randint(0, 2, (8,)).mul(2).sub(1).tolist()
+        point = [Fraction(v) + sign * Fraction(radius) for v, sign in zip(x[0].tolist(), signs, strict=True)]
+        for value, least, most in zip(exactly(cut, point), low[0].tolist(), high[0].tolist(), strict=True):
+            assert Fraction(least) <= value <= Fraction(most)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -32,16 +32,24 @@ THINNEST = 1e-9
 """Boxes of features are widened to this: a wider box only makes the proof say more."""
 MOST_BOXES = 200
 """Of a search for points of another class in a box of features."""
-ROUNDS = 6
+ROUNDS = 5
 """The most radii that are tried for an image."""
 CLOSE = 1.1
-"""Radii are tried until one that is not proven is less than this many times one that is."""
+"""Radii are tried until one that is not proven is less than this many times one that is,"""
+ENOUGH = 0.25
+"""or the margin that is left at one that is proven is less than this share of that at the image."""
+AIM = math.log(0.9)
+"""Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
+STEEP = 2.0
+"""The power of the radius with which the part of the margin that is lost is taken to grow, while nothing is known."""
+FARTHEST = math.log(4)
+"""The largest step from a radius that was tried."""
 FIRST = 0.08
 """The first radius that is tried, as a share of where the class would change if the model were affine."""
 WORTHWHILE = 0.1
 """The local route is tried if the global one proves less than this share of where that would be."""
-MOST_NUMBERS = 2**24
-"""In the rows of all images that are worked on together."""
+MOST_NUMBERS = 2**21
+"""In the rows of all images that are worked on together: more would only leave the cache."""
 DOWN = 1 - 2.0**-48
 
 
@@ -87,26 +95,29 @@ class LocalRoute:
         The first radius that is tried is a share of where the class would change if the model were affine.
         """
         found = np.zeros(len(images))
-        linear = self.linear_radius(images, predicted)
+        linear, lead = self.linear(images, predicted)
         rows = np.flatnonzero(global_radius < WORTHWHILE * linear)
         with Bar("local proofs", total=len(rows), progress=self.progress) as bar:
             for first in range(0, len(rows), self.at_once):
                 some = rows[first : first + self.at_once]
                 start = np.maximum(FIRST * linear[some], 1.01 * global_radius[some])
-                found[some] = self._searched(images[some], predicted[some], start)
+                found[some] = self._searched(images[some], predicted[some], start, lead[some])
                 bar.update(first + len(some))
         return found
 
     def holds(self, images: Tensor, predicted: Ints, radius: float) -> Floats:
         """Whether each image's class is proven within this radius."""
         parts = [
-            self._proven(images[rows], predicted[rows], np.full(len(rows), radius)) >= radius
+            self._proven(images[rows], predicted[rows], np.full(len(rows), radius))[0] >= radius
             for rows in np.array_split(np.arange(len(images)), max(1, -(-len(images) // self.at_once)))
         ]
         return np.concatenate(parts)
 
-    def linear_radius(self, images: Tensor, predicted: Ints) -> Floats:
-        """Where the first rival would be reached if the model were affine: an estimate, only to choose what to try."""
+    def linear(self, images: Tensor, predicted: Ints) -> tuple[Floats, Floats]:
+        """Where the first rival would be reached if the model were affine, and by how much the class leads.
+
+        Estimates, only to choose what to try.
+        """
         x = images.detach().double().cpu()
         found = []
         with torch.inference_mode(False), torch.enable_grad():
@@ -117,46 +128,48 @@ class LocalRoute:
                 margin = (own - logits.scatter(1, classes[:, None], -math.inf)).amin(dim=1)
                 (slope,) = torch.autograd.grad(margin.sum(), part)
                 steep = torch.linalg.vector_norm(slope.flatten(1), dual_norm(self.norm), dim=1)
-                found.append((margin / steep.clamp_min(1e-12)).detach())
-        return torch.cat(found).clamp(0, 1e6).nan_to_num(0.0).numpy()
+                found.append(torch.stack([margin / steep.clamp_min(1e-12), margin]).detach())
+        radius, lead = torch.cat(found, dim=1).clamp(0, 1e6).nan_to_num(0.0).numpy()
+        return radius, np.ldexp(lead, -self.search.exponent)
 
-    def _searched(self, images: Tensor, predicted: Ints, start: Floats) -> Floats:
-        """Radii are tried, each from those proven and not proven before, until both are close."""
-        proven, failed, radius = np.zeros(len(start)), np.full(len(start), math.inf), start.copy()
+    def _searched(self, images: Tensor, predicted: Ints, start: Floats, lead: Floats) -> Floats:
+        """Radii are tried, each from what is left of the margin at those before, until both sides are close."""
+        trail = _Trail(start)
         for _ in range(ROUNDS):
-            rows = np.flatnonzero((failed > CLOSE * proven) & (radius > 0))
+            rows = trail.unfinished()
             if not len(rows):
                 break
-            tried = radius[rows]
-            got = self._proven(images[rows], predicted[rows], tried)
-            proven[rows] = np.maximum(proven[rows], got)
-            failed[rows] = np.where(got < tried, np.minimum(failed[rows], tried), failed[rows])
-            with np.errstate(invalid="ignore"):
-                between = np.where(proven > 0, np.sqrt(proven * failed), failed / 4)
-            radius = np.where(np.isinf(failed), 2 * radius, between)
-        return proven
+            got, least = self._proven(images[rows], predicted[rows], trail.radius[rows])
+            with np.errstate(all="ignore"):
+                left = np.nan_to_num(least / lead[rows], nan=-math.inf)
+            trail.add(rows, got, np.clip(left, -1e3, 1.0))
+        return trail.proven
 
-    def _proven(self, images: Tensor, predicted: Ints, radius: Floats) -> Floats:
+    def _proven(self, images: Tensor, predicted: Ints, radius: Floats) -> tuple[Floats, Floats]:
         """The largest radius that is proven with the bounds that hold within the given one; at most that one.
 
         The features lie in a box. On it each margin is proven positive by its coefficients, or has an affine minorant,
-        which the bounds of the features make one of the image: there, the radius at which it vanishes is known.
+        which the bounds of the features make one of the image: there, the radius at which it vanishes is known. Also
+        returned is the least margin that is left within the given radius, as far as the bounds say.
         """
         reached = self.reach.around(images, torch.as_tensor(radius))
         error = self._extraction_error(reached, radius)
         low, high, known = self._box(reached, error)
         known &= np.isfinite(radius)
         planes = _planes(self.search, low, high, predicted, self.threads)
-        open_ = ~(planes.least(low, high) > 0)  # what is not a number proves nothing
+        least = planes.least(low, high)
+        open_ = ~(least > 0)  # what is not a number proves nothing
         rows = np.flatnonzero(known & open_.any(axis=1))
         proven = np.where(known & ~open_.any(axis=1), radius, 0.0)
         if len(rows):
+            vanishing, bounds = _vanishing(reached, planes, open_[rows], error, rows, radius)
+            proven[rows] = vanishing
+            least[rows] = np.fmax(least[rows], bounds)
+            rows = rows[vanishing < radius[rows]]
+        if len(rows):
             whole = _holds(self.search, low[rows], high[rows], predicted[rows], self.threads)
             proven[rows[whole]] = radius[rows[whole]]
-            rows = rows[~whole]
-        if len(rows):
-            proven[rows] = _vanishing(reached, planes, open_, error, rows, radius)
-        return proven
+        return proven, np.where(known, least.min(axis=1), -math.inf)
 
     def _extraction_error(self, reached: Reached, radius: Floats) -> Floats:
         """How far computed features of images within the radius can be from the exact ones, in each entry."""
@@ -186,11 +199,58 @@ class LocalRoute:
         )
 
 
-def _vanishing(reached: Reached, planes: Planes, open_: Any, error: Floats, rows: Ints, radius: Floats) -> Floats:
-    """For some rows, the radius at which the first of the affine minorants that are still open vanishes."""
-    count = int(open_[rows].sum(axis=1).max())
-    order = np.argsort(~open_[rows], axis=1, kind="stable")[:, :count]
-    needed = np.take_along_axis(open_[rows], order, axis=1)
+class _Trail:
+    """Radii that were tried for each row, whether they are proven, and how much of the margin was left.
+
+    The part of the margin that is lost grows about like a power of the radius, from 0 to 1 where the last of it is
+    lost: with logarithms of both, the next radius is on the line through two that were tried.
+    """
+
+    def __init__(self, start: Floats) -> None:
+        count = len(start)
+        self.radius = start.copy()
+        self.proven, self.failed = np.zeros(count), np.full(count, math.inf)
+        self.least_left = np.ones(count)
+        self.below, self.above = np.full((2, count), math.nan), np.full((2, count), math.nan)
+        """The logarithms of the largest radius that held when tried and of the part lost; of the least that did not."""
+
+    def unfinished(self) -> Ints:
+        """The rows for which another radius is worth a trial."""
+        close = (self.failed <= CLOSE * self.proven) | (self.least_left < ENOUGH)
+        return np.flatnonzero(~close & (self.radius > 0) & (self.radius < math.inf))
+
+    def add(self, rows: Ints, got: Floats, left: Floats) -> None:
+        """For some rows: what was proven of the radius that was tried, and the share of the margin left there."""
+        tried, held = self.radius[rows], got >= self.radius[rows]
+        points = np.stack([np.log(tried), np.log(np.maximum(1 - left, 1e-3))])
+        self.proven[rows] = np.maximum(self.proven[rows], got)
+        self.least_left[rows[held]] = np.maximum(left[held], 0)
+        self.below[:, rows[held]] = points[:, held]
+        self.failed[rows[~held]] = tried[~held]
+        self.above[:, rows[~held]] = points[:, ~held]
+        self.radius[rows] = np.maximum(np.exp(self._next(rows)), math.sqrt(CLOSE) * self.proven[rows])
+
+    def _next(self, rows: Ints) -> Floats:
+        low, lost_low = self.below[:, rows]
+        high, lost_high = self.above[:, rows]
+        with np.errstate(all="ignore"):
+            share = np.nan_to_num((AIM - lost_low) / (lost_high - lost_low), nan=0.5)
+            between = low + np.clip(share, 0.1, 0.9) * (high - low)
+        larger = low + np.clip((AIM - lost_low) / STEEP, math.log(CLOSE), FARTHEST)
+        smaller = high - np.clip((lost_high - AIM) / STEEP, math.log(CLOSE), FARTHEST)
+        return np.asarray(np.where(np.isnan(high), larger, np.where(np.isnan(low), smaller, between)))
+
+
+def _vanishing(
+    reached: Reached, planes: Planes, open_: Any, error: Floats, rows: Ints, radius: Floats
+) -> tuple[Floats, Floats]:
+    """For some rows, the radius at which the first of the affine minorants that are still open vanishes.
+
+    And (rows, K) what they are at least within the given radius; -inf for those that are not open.
+    """
+    count = int(open_.sum(axis=1).max())
+    order = np.argsort(~open_, axis=1, kind="stable")[:, :count]
+    needed = np.take_along_axis(open_, order, axis=1)
     slope = np.take_along_axis(planes.slope[rows], order[..., None], axis=1)
     constant = np.take_along_axis(planes.constant[rows], order, axis=1)
     lost = np.abs(slope).sum(axis=2) * error[rows, None] * (1 + 1e-9)
@@ -204,7 +264,11 @@ def _vanishing(reached: Reached, planes: Planes, open_: Any, error: Floats, rows
     vanishes = np.where(needed, np.nan_to_num(vanishes, nan=0.0), math.inf).min(axis=1)
     found = np.minimum(vanishes, radius[rows])
     holds = (bounds.within(torch.as_tensor(found)).numpy() > 0) | ~needed
-    return np.where(holds.all(axis=1), found, 0.0)
+    least = np.full(open_.shape, -math.inf)
+    np.put_along_axis(
+        least, order, np.where(needed, bounds.within(torch.as_tensor(radius[rows])).numpy(), -math.inf), axis=1
+    )
+    return np.where(holds.all(axis=1), found, 0.0), least
 
 
 def _planes(search: Search, low: Floats, high: Floats, predicted: Ints, threads: int | None) -> Planes:

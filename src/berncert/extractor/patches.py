@@ -17,11 +17,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from berncert.extractor.bounds.local import Interval, Lines, LocalValue, flat, gamma
+from berncert.extractor.bounds.local import Interval, LocalValue, flat, gamma, rounded_lines
 from berncert.extractor.frozen import FrozenNetwork
+from berncert.extractor.line_kernels import COLUMNS, Bends, Rows, pull_patches
 from berncert.extractor.operations.base import Affine
 from berncert.extractor.operations.entrywise import Relaxed
-from berncert.extractor.patch_kernels import COLUMNS, Bends, Rows, pull_patches
 from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Ints
 
@@ -119,7 +119,7 @@ class Patches:
             if isinstance(step.operation, Relaxed):
                 (taken,) = step.inputs
                 lines, slack = step.operation.lines(values[taken]), self._rounding(taken, values)
-                parts.append([*_lowered(lines, values[taken]), slack])
+                parts.append([*rounded_lines(lines, values[taken]), slack])
             else:
                 low, high = (flat(side, 1) for side in value.interval)
                 zero = torch.zeros_like(low)
@@ -218,14 +218,6 @@ class Patches:
             offset = offset + step.operation.at_zero(*taken).abs()
             found.append((gain * WIDER, offset * WIDER, sum(terms) + step.operation.terms(*taken)))
         return found
-
-
-def _lowered(lines: Lines, value: LocalValue) -> list[Tensor]:
-    """The lines with what is lost by rounding where they are applied; where both are 0 there is nothing to lose."""
-    slack = 4 * gamma(math.prod(value.shape)) * lines.largest(value.interval.magnitude)
-    a, low, b, high = (flat(part, 1) for part in lines)
-    lost = torch.where((a == 0) & (b == 0) & (low == 0) & (high == 0), 0.0, slack[:, None])
-    return [a, low - lost, b, high + lost]
 
 
 def _kernel_rows(matrix: Any, bias: Any) -> Rows:

@@ -141,14 +141,13 @@ class Reached:
         """The same for a value with few entries, each of which may depend on everything."""
         values, count = [*self.values, value], math.prod(value.shape)
         unit = torch.eye(count, dtype=torch.float64).view(count, *value.shape)
-        ends: list[list[Tensor]] = [[], []]
+        ends = []
         widest = max(math.prod(shape) for shape in self.reach.network.shapes[: number + 1])
-        for part in torch.split(unit, max(1, MOST_NUMBERS // (len(value.centre) * widest))):
-            for side, sign in enumerate((1.0, -1.0)):
-                rows = (sign * part).expand(len(value.centre), *part.shape)
-                bounds = self._pulled(rows, rows.new_zeros(rows.shape[:2]), values, number)
-                ends[side].append(bounds.within(self.ball.radius))
-        lower, upper = (torch.cat(side, dim=1).view_as(value.centre) for side in ends)
+        for part in torch.split(unit, max(1, MOST_NUMBERS // (2 * len(value.centre) * widest))):
+            rows = torch.stack([part, -part]).expand(len(value.centre), 2, *part.shape).flatten(1, 2)
+            bounds = self._pulled(rows, rows.new_zeros(rows.shape[:2]), values, number)
+            ends.append(torch.unflatten(bounds.within(self.ball.radius), 1, (2, -1)))
+        lower, upper = (side.reshape(value.centre.shape) for side in torch.cat(ends, dim=2).unbind(1))
         return value.interval.within(Interval(lower, -upper))
 
     @property

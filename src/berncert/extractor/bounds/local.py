@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from berncert.extractor import line_kernels
 from berncert.extractor.bounds.spectral_norm import UNIT
 
 CELLS = 8
@@ -126,17 +127,19 @@ def through_constants(rows: Tensor, result: Interval, arguments: int = 1) -> Pul
 
 
 def through_lines(rows: Tensor, lines: Lines, value: LocalValue) -> Pulled:
-    """For a function of each entry: the lower line where a row is positive, else the upper one.
+    """For a function of each entry: the lower line where a row is positive, else the upper one."""
+    out, constant = torch.empty(rows.shape, dtype=torch.float64), rows.new_empty(rows.shape[:2])
+    a, low, b, high = (part.numpy() for part in rounded_lines(lines, value))
+    line_kernels.through_lines(_numbers(rows, 2), a, low, b, high, _numbers(out, 2), constant.numpy())
+    return Pulled((out,), constant)
 
-    That is rows times the mean of both, plus |rows| times half of their difference.
-    """
-    slack = gamma(math.prod(rows.shape[2:])) * lines.largest(value.interval.magnitude)
-    slope, bend = lines.lower_slope + lines.upper_slope, lines.lower_slope - lines.upper_slope
-    at_zero, drop = lines.lower_at_zero + lines.upper_at_zero, lines.lower_at_zero - lines.upper_at_zero
-    magnitudes = rows.abs()
-    drop = drop / 2 - 4 * slack.view(-1, *(1,) * (drop.ndim - 1))
-    constant = total(rows, at_zero / 2) + total(magnitudes, drop)
-    return Pulled((torch.addcmul(rows * (slope / 2)[:, None], magnitudes, (bend / 2)[:, None]),), constant)
+
+def rounded_lines(lines: Lines, value: LocalValue) -> list[Tensor]:
+    """The lines (N, entries), with what is lost where they are applied; where all is 0 there is nothing to lose."""
+    slack = 4 * gamma(math.prod(value.shape)) * lines.largest(value.interval.magnitude)
+    a, low, b, high = (flat(part, 1) for part in lines)
+    lost = torch.where((a == 0) & (b == 0) & (low == 0) & (high == 0), 0.0, slack[:, None])
+    return [a.contiguous(), low - lost, b.contiguous(), high + lost]
 
 
 def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Tensor, value: LocalValue) -> Pulled:
@@ -149,37 +152,25 @@ def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Te
     """
     middle = (secants.lower + secants.upper) / 2
     half = torch.maximum(secants.upper - middle, middle - secants.lower) * (1 + 4 * UNIT)
-    positive = rows.clamp(min=0)
-    negative = rows - positive
-    centre, ball = value.centre[:, None], value.euclidean[:, None]
-    below = at_centre - (lines.lower_slope * value.centre + lines.lower_at_zero)
-    above = at_centre - (lines.upper_slope * value.centre + lines.upper_at_zero)
-    lost = positive * below[:, None] + negative * above[:, None]  # >= 0
-    shares = rows * half[:, None]
-    squares = shares.square()
-    chosen = lost > 0
-    for _ in range(3):
-        length = flat(squares * chosen, 2).sum(dim=2).sqrt().clamp_min(TINY)
-        chosen = 2 * lost * _like(length, lost) > _like(ball, lost) * squares
-    length = torch.linalg.vector_norm(flat(shares * chosen, 2), dim=2)
-    worth = length * ball < flat(lost * chosen, 2).sum(dim=2)
-    chosen = chosen & _like(worth, lost)
-    length = torch.where(worth, length, 0.0)
-    slopes = torch.where(rows > 0, lines.lower_slope[:, None], lines.upper_slope[:, None])
-    at_zero = torch.where(rows > 0, lines.lower_at_zero[:, None], lines.upper_at_zero[:, None])
-    slopes = torch.where(chosen, middle[:, None], slopes)
-    at_zero = torch.where(chosen, at_centre[:, None] - middle[:, None] * centre, at_zero)
-    entries = math.prod(rows.shape[2:])
-    constant = flat(rows * at_zero, 2).sum(dim=2) - length * ball * (1 + gamma(entries))
     largest = torch.maximum(
         lines.largest(value.interval.magnitude),
         flat(at_centre.abs() + 2 * middle.abs() * value.interval.magnitude, 1).amax(dim=1),
     )
-    return Pulled((rows * slopes,), less(constant, rows, 4 * gamma(entries) * largest))
+    out, constant = torch.empty(rows.shape, dtype=torch.float64), rows.new_empty(rows.shape[:2])
+    relative = gamma(math.prod(value.shape))
+    a, low, b, high = (_numbers(part, 1) for part in lines)
+    line_kernels.through_secants(
+        _numbers(rows, 2), a, low, b, high,
+        line_kernels.Secants(*(_numbers(part, 1) for part in (middle, half, value.centre, at_centre))),
+        (value.euclidean * (1 + relative)).numpy(), (4 * relative * largest).numpy(), _numbers(out, 2),
+        constant.numpy(),
+    )  # fmt: skip
+    return Pulled((out,), constant)
 
 
-def _like(numbers: Tensor, rows: Tensor) -> Tensor:
-    return numbers.view(*numbers.shape, *(1,) * (rows.ndim - 2))
+def _numbers(values: Tensor, axes: int) -> Any:
+    """For a kernel."""
+    return flat(values, axes).contiguous().numpy()
 
 
 def kinked_lines(interval: Interval, below: Tensor | float) -> Lines:

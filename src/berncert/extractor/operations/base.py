@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -152,10 +153,22 @@ class Affine(Operation):
     def rounding(self, *values: LocalValue) -> Tensor:
         """(N,): no entry of A v + b is off by more, where A v, |A| v or A^T rows is computed in float64."""
         shapes = [v.shape for v in values]
-        ones = [torch.ones(1, *shape, dtype=torch.float64) for shape in shapes]
+        gain, offset = self._size(shapes)
         largest = torch.stack([v.interval.size for v in values]).amax(dim=0)
-        gain, offset = float(self.absolute(*ones).max()), float(self.at_zero(*shapes).abs().max())
         return gamma(self.terms(*shapes)) * (gain * largest + offset)
+
+    def _size(self, shapes: list[Shape]) -> tuple[float, float]:
+        """The greatest sum of a row of |A|, and the greatest |b|: the same for all values of these shapes."""
+        known = SIZES.setdefault(self, {})
+        key = tuple(shapes)
+        if key not in known:
+            ones = [torch.ones(1, *shape, dtype=torch.float64) for shape in shapes]
+            known[key] = float(self.absolute(*ones).max()), float(self.at_zero(*shapes).abs().max())
+        return known[key]
+
+
+SIZES: WeakKeyDictionary[Affine, dict[tuple[Shape, ...], tuple[float, float]]] = WeakKeyDictionary()
+"""What was asked of operations, which never change, once for each."""
 
 
 def is_finite(tensor: Tensor) -> bool:

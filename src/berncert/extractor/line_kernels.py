@@ -1,7 +1,7 @@
-"""Compiled: affine bounds of entries that depend on few others, each pulled back along what it depends on only.
+"""Compiled: affine bounds taken back through lines that enclose functions of single entries.
 
-Entries of the image and of the results of bent functions are numbered together, in the order in which they are
-computed. What such a function takes is affine in those before: `Rows` has these, one for each entry of its result.
+`through_lines` and `through_secants` serve whole rows (`bounds/local.py`), `pull_patches` those of entries that depend
+on few others (`patches.py`). No sum is reordered, and each loop runs along numbers that lie side by side.
 """
 
 from __future__ import annotations
@@ -35,6 +35,93 @@ class Bends(NamedTuple):
     upper_slope: Any
     upper_at_zero: Any
     slack: Any
+
+
+class Secants(NamedTuple):
+    """For each image and entry: the middle and half of the slopes of secants from the centre, and the value there."""
+
+    middle: Any
+    half: Any
+    centre: Any
+    at_centre: Any
+
+
+@exact
+def through_lines(rows: Any, a: Any, low: Any, b: Any, high: Any, out: Any, constant: Any) -> None:
+    """For rows (N, R, K) and lines (N, K): out, the rows times the slopes, and the sums of rows times the constants."""
+    for n in range(rows.shape[0]):
+        some = np.flatnonzero((low[n] != 0.0) | (high[n] != 0.0))
+        below, above = a[n], b[n]
+        for r in range(rows.shape[1]):
+            row, into, total = rows[n, r], out[n, r], 0.0
+            for k in range(len(row)):
+                w = row[k]
+                into[k] = w * (below[k] if w > 0 else above[k])
+            for j in some:
+                total += row[j] * (low[n, j] if row[j] > 0 else high[n, j])
+            constant[n, r] = total
+
+
+@exact
+def through_secants(
+    rows: Any, a: Any, low: Any, b: Any, high: Any, secants: Secants, ball: Any, slack: Any, out: Any, constant: Any
+) -> None:
+    """The same, but those entries that are better bounded together, by their secants: see `bounds/local.py`."""
+    for n in range(rows.shape[0]):
+        middle, half = secants.middle[n], secants.half[n]
+        at, c = secants.at_centre[n], secants.centre[n]
+        live = np.flatnonzero((a[n] != 0.0) | (b[n] != 0.0) | (low[n] != 0.0) | (high[n] != 0.0))
+        below, above = at - (a[n] * c + low[n]), at - (b[n] * c + high[n])
+        lost, square, chosen = np.empty(len(live)), np.empty(len(live)), np.empty(len(live), np.bool_)
+        for r in range(rows.shape[1]):
+            row, into = rows[n, r], out[n, r]
+            for t, k in enumerate(live):
+                w = row[k]
+                lost[t] = w * (below[k] if w > 0 else above[k])
+                square[t] = (w * half[k]) ** 2
+                chosen[t] = lost[t] > 0.0
+            for _ in range(3):
+                length = max(math.sqrt(_sum(square, chosen)), 1e-280)
+                for t in range(len(live)):
+                    chosen[t] = 2.0 * lost[t] * length > ball[n] * square[t]
+            length = _length(row, half, live, chosen)
+            worth = length * ball[n] < _sum(lost, chosen)
+            into[:] = 0.0
+            total = size = 0.0
+            for t, k in enumerate(live):
+                w = row[k]
+                if worth and chosen[t]:
+                    into[k] = w * middle[k]
+                    total += w * (at[k] - middle[k] * c[k])
+                else:
+                    into[k] = w * (a[n, k] if w > 0 else b[n, k])
+                    total += w * (low[n, k] if w > 0 else high[n, k])
+                size += abs(w)
+            constant[n, r] = total - (length * ball[n] if worth else 0.0) - slack[n] * size
+
+
+@exact
+def _sum(numbers: Any, chosen: Any) -> float:
+    total = 0.0
+    for t in range(len(numbers)):
+        if chosen[t]:
+            total += numbers[t]
+    return total
+
+
+@exact
+def _length(row: Any, half: Any, live: Any, chosen: Any) -> float:
+    """The norm_2 of the chosen entries of row times half, rounded up."""
+    largest = total = 0.0
+    for t, k in enumerate(live):
+        if chosen[t]:
+            largest = max(largest, abs(row[k] * half[k]))
+    if largest == 0.0:
+        return 1e-280
+    for t, k in enumerate(live):
+        if chosen[t]:
+            total += (row[k] * half[k] / largest) ** 2
+    return math.sqrt(total) * largest * (1.0 + 4.0 * (len(live) + 80.0) * 2.0**-53) + 1e-280
 
 
 @exact
