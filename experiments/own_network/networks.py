@@ -13,8 +13,7 @@ from berncert.extractor import MaxMin, almost_orthogonal, orthogonal
 from berncert.models.heads import build_head
 
 SIDE = 4.0
-RADIUS = 0.3
-"""In l2, of the pixels: what the last training is for."""
+"""Of the last network's cube of features, before it is scaled to 1: in it they move no further than the pixels do."""
 
 
 def ordinary() -> berncert.Classifier:

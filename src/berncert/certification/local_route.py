@@ -36,7 +36,7 @@ ROUNDS = 5
 """The most radii that are tried for an image."""
 CLOSE = 1.1
 """Radii are tried until one that is not proven is less than this many times one that is,"""
-ENOUGH = 0.25
+ENOUGH = 0.15
 """or the margin that is left at one that is proven is less than this share of that at the image."""
 AIM = math.log(0.9)
 """Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
