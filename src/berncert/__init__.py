@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from berncert.reporting.diagnosis import Diagnosis as Diagnosis
     from berncert.reporting.diagnosis import diagnose as diagnose
     from berncert.training.certified_loss import certified_loss as certified_loss
+    from berncert.training.feature_box import FeatureBox as FeatureBox
+    from berncert.training.feature_box import feature_box as feature_box
     from berncert.training.loop import train as train
 
 __version__ = "0.2.0"
@@ -73,6 +75,7 @@ _HOMES = {
     ),
     "reporting.diagnosis": ("Diagnosis", "diagnose"),
     "training.certified_loss": ("certified_loss",),
+    "training.feature_box": ("FeatureBox", "feature_box"),
     "training.loop": ("train",),
 }  # fmt: skip
 """Module -> the public names that are defined there."""

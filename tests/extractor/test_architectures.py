@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
-from berncert.extractor.architectures import ARCHITECTURES, CONSTRUCTIONS, Extractor, build, default_options
+from berncert.extractor.architectures import ARCHITECTURES, Extractor, build, default_options
 from berncert.extractor.layers import PotentialStep
 from berncert.extractor.lipschitz import lipschitz_bound
+from berncert.extractor.parametrizations import export
+from berncert.training.feature_box import feature_box
 
+CONSTRUCTIONS = ("lipschitz", "paper")  # the ordinary one is the latter with other weights: a test of its own
 SHAPES = [(1, 28, 28), (3, 32, 32)]
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"depth": 2, "width": 32},
+    "cnn": {"width": 8, "hidden": 32},
     "patchnet": {"depth": 1, "width": 8, "dense": 1, "hidden": 32},
     "lipconvnet": {"width": 8},
     "resnet": {"depth": 8, "width": 8},
@@ -189,9 +194,27 @@ def test_the_bound_of_distnet_in_linf_is_one_over_its_side_whatever_its_weights(
     assert torch.equal(same(x), net(x))
 
 
-def test_distnet_has_no_construction_of_the_paper() -> None:
-    with pytest.raises(ValueError, match="expected the lipschitz construction of distnet"):
-        build("distnet", (1, 8, 8), 4, construction="paper")
+@pytest.mark.parametrize("construction", ["paper", "ordinary"])
+def test_distnet_has_one_construction_only(construction: str) -> None:
+    with pytest.raises(ValueError, match="expected distnet in the lipschitz construction"):
+        build("distnet", (1, 8, 8), 4, construction=construction)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vgg11", "densenet"])
+def test_the_ordinary_construction_is_the_papers_with_plain_weights(name: str) -> None:
+    paper, ordinary = (small(name, (1, 28, 28), 4, construction) for construction in ("paper", "ordinary"))
+    ours, theirs = ordinary.state_dict(), export(paper).state_dict()
+    assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
+    ordinary.load_state_dict(theirs)
+    images = torch.rand(3, 1, 28, 28)
+    torch.testing.assert_close(ordinary(images), paper(images))
+    assert not any(is_parametrized(part) for part in ordinary.modules())
+
+
+def test_intervals_come_out_of_an_ordinary_network_about_as_wide_as_they_go_in() -> None:
+    net = small("mlp", (1, 28, 28), 10, "ordinary", depth=4, width=200, batch_norm=False).layers[:-1]  # no sigmoid
+    box = feature_box(net, torch.rand(20, 1, 28, 28), 0.01)
+    assert 0.5 < float((box.upper - box.lower).detach().mean() / 0.02) < 4  # the last layer doubles, with nothing off
 
 
 def test_normalisation_divides_the_bound_by_the_least_std_and_the_mean_is_free() -> None:
@@ -257,7 +280,7 @@ def test_the_description_spells_out_every_default() -> None:
     ("error", "says", "call"),
     [
         (ValueError, "expected a name out of mlp, .*resnet110.*; got 'resnet19'", {"name": "resnet19"}),
-        (ValueError, "expected a construction out of lipschitz, paper; got 'x'", {"construction": "x"}),
+        (ValueError, "expected a construction out of lipschitz, paper, ordinary; got 'x'", {"construction": "x"}),
         (TypeError, "expected options of lipschitz resnet: .*side, depth, width; got batch_norm", {"batch_norm": True}),
         (TypeError, "expected options of paper resnet: .*batch_norm.*; got side", {"construction": "paper", "side": 1}),
         (TypeError, "got depth=20", {"name": "resnet110", "depth": 20}),

@@ -16,6 +16,7 @@ import berncert
 from berncert.extractor import build
 from berncert.polynomial import SmoothedHead, smooth
 from berncert.training.certified_loss import attacked_features, enclosed_logits, raised_logits
+from berncert.training.feature_box import FeatureBox
 
 
 def affine_head(dim: int = 3, classes: int = 4, degree: int = 2) -> tuple[nn.Linear, SmoothedHead]:
@@ -60,7 +61,7 @@ def test_raised_logits_are_each_rivals_worst_case_in_any_norm(norm: float) -> No
 def test_enclosed_logits_are_no_less_than_any_rival_gains_in_the_box(bend: float, radius: float) -> None:
     head = random_head(np.random.default_rng(2), 4, (3, 2, 3), bend=bend)
     x, labels = problem()
-    logits, worst = enclosed_logits(head, x, labels, radius)
+    logits, worst = enclosed_logits(head, FeatureBox(x, x - radius, x + radius), labels)
     torch.testing.assert_close(logits, head(x))
     own = logits.gather(1, labels[:, None])
     for _ in range(100):
@@ -75,7 +76,8 @@ def test_enclosed_logits_of_an_affine_head_are_the_raised_ones_where_no_wall_is_
     _, head = affine_head()
     x, labels = problem()
     torch.testing.assert_close(
-        enclosed_logits(head, x, labels, 0.1)[1], raised_logits(head, x, labels, 0.1, math.inf)[1]
+        enclosed_logits(head, FeatureBox(x, x - 0.1, x + 0.1), labels)[1],
+        raised_logits(head, x, labels, 0.1, math.inf)[1],
     )
 
 

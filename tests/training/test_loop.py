@@ -45,6 +45,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "distances": {
         "architecture": "distnet", "norm": float("inf"), "options": {"depth": 1, "width": 8}, "side": 3.0, "ema": 0.5,
     },
+    "local": {
+        "dataset": "digits", "architecture": "cnn", "construction": "ordinary", "side": None, "dim": 10,
+        "options": {"width": 4, "hidden": 8}, "norm": float("inf"), "route": "local", "train_limit": 60,
+        "batch_size": 30, "ema": 0.5,
+    },
     "affine in many features": {"dataset": "digits", "dim": 20, "head": "affine", "train_limit": 60, "side": 8.0},
     "convolutions": {
         "dataset": "digits", "architecture": "resnet", "options": {"depth": 8, "width": 4}, "dim": 10,
@@ -230,6 +235,16 @@ def test_every_objective_learns_the_moons(name: str, tmp_path: Path) -> None:
     assert last["test_certified_estimate"] <= last["test_accuracy"]
 
 
+def test_an_ordinary_network_learns_to_be_proven_by_the_local_route(tmp_path: Path) -> None:
+    settings = recipe(**VARIANTS["local"] | {"architecture": "mlp", "options": {"depth": 1, "width": 40}}).change(
+        train_limit=None, epochs=8, radius=0.05, temperature=0.1, ema=0.0
+    )
+    model = run(settings, tmp_path)
+    test, last = data.load("digits", "test", limit=100), log_of(tmp_path)[-1]
+    proven = berncert.certify(model, test.images, norm=np.inf, radius=0.05).certified_accuracy(test.labels, [0.05])
+    assert 0.6 < last["test_certified_estimate"] <= proven[0]
+
+
 def test_the_estimate_in_the_log_is_what_is_then_proven(tmp_path: Path) -> None:
     model = run(recipe(test_limit=None, epochs=6), tmp_path)
     test = data.load("moons", "test")
@@ -258,6 +273,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "identity head": ({"dim": 3}, "expected dim = 2, as many features as classes, with the identity head, got 3"),
     "odd width": ({"width": 5}, "expected an even number of channels"),
     "no such data": ({"dataset": "moonz"}, "expected one of moons, "),
+    "local in l2": ({"route": "local"}, "expected norm = inf, no attack_steps and float32 with route='local'"),
     "side of no cube": ({"construction": "paper", "objective": "plain"}, "expected .*side"),
 }  # fmt: skip
 

@@ -1,4 +1,7 @@
-"""Extractors by name, each written once, in two constructions: `lipschitz` (bound 1 / side), `paper` (as published)."""
+"""Extractors by name, each written once, in three constructions.
+
+`lipschitz` has the bound 1 / side, `paper` is as published, `ordinary` has plain weights.
+"""
 
 from __future__ import annotations
 
@@ -155,15 +158,20 @@ class Paper(Construction):
     batch_norm: bool = field(default=True, kw_only=True)
     norm: float = field(default=2.0, init=False)
 
+    def weighted(self, layer: L) -> L:
+        """A new layer with weights, as this construction has it."""
+        return miyato(layer)
+
     def distance(self, outputs: int, *, negative: bool = False, identity: float = 0.0, decay: float = 0.0) -> Self:
-        raise ValueError("expected the lipschitz construction of distnet, got the paper's, which has no distance layer")
+        raise ValueError("expected distnet in the lipschitz construction, got one that has no distance layer")
 
     def conv(self, outputs: int, kernel: int = 3, stride: int = 1) -> Self:
         layer = nn.Conv2d(self.shape[0], outputs, kernel, stride, kernel // 2, bias=not self.batch_norm)
-        return self.add(miyato(layer), channels=outputs, stride=stride)
+        return self.add(self.weighted(layer), channels=outputs, stride=stride)
 
     def linear(self, outputs: int) -> Self:
-        return self.add(miyato(nn.Linear(self.flatten().shape[0], outputs)), channels=outputs)
+        layer = nn.Linear(self.flatten().shape[0], outputs)
+        return self.add(self.weighted(layer), channels=outputs)
 
     def normalise(self) -> Self:
         kind = nn.BatchNorm1d if len(self.shape) == 1 else nn.BatchNorm2d
@@ -198,10 +206,31 @@ class Paper(Construction):
         return self.linear(dim).add(nn.Sigmoid())
 
 
+@dataclass
+class Ordinary(Paper):
+    """The same networks with plain weights, for training by intervals.
+
+    Weights start so small that an interval comes out of a layer about as wide as it goes in (Shi et al., 2021).
+    """
+
+    def weighted(self, layer: L) -> L:
+        nn.init.normal_(layer.weight, std=math.sqrt(2 * math.pi) / layer.weight[0].numel())
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+        return layer
+
+
 def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
     """Fully connected: depth hidden layers of the same width."""
     for _ in range(depth):
         net.linear(width).activate()
+
+
+def cnn(net: Net, *, depth: int = 2, width: int = 16, hidden: int = 100) -> None:
+    """`depth` convolutions that halve the map, `width` channels and twice as many each time, then a hidden layer."""
+    for i in range(depth):
+        net.conv(width << i, stride=2).activate()
+    net.linear(hidden).activate()
 
 
 def distnet(
@@ -287,7 +316,7 @@ def _repeats(depth: int, each: int, rest: int) -> int:
 
 
 ARCHITECTURES: dict[str, Callable[..., None]] = {  # functions that add layers; their keywords are options
-    "mlp": mlp, "distnet": distnet, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
+    "mlp": mlp, "cnn": cnn, "distnet": distnet, "patchnet": patchnet, "lipconvnet": lipconvnet, "densenet": densenet,
     "resnet": resnet, "resnet20": partial(resnet, depth=20), "resnet110": partial(resnet, depth=110),
     "wide_resnet": wide_resnet, "wide_resnet10_2": partial(wide_resnet, depth=10, widen=2),
     "wide_resnet28_10": partial(wide_resnet, depth=28, widen=10),
@@ -298,7 +327,7 @@ ANY_SHAPE = ("mlp", "distnet")
 """Those that flatten the image first, and take any shape."""
 
 Net = Lipschitz | Paper
-_STARTS: dict[str, Callable[..., Net]] = {"lipschitz": Lipschitz, "paper": Paper}
+_STARTS: dict[str, Callable[..., Net]] = {"lipschitz": Lipschitz, "paper": Paper, "ordinary": Ordinary}
 CONSTRUCTIONS = tuple(_STARTS)
 
 

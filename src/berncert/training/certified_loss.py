@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_index, checked_norm, dual_norm, is_real
 from berncert.polynomial import PolynomialHead
+from berncert.training.feature_box import FeatureBox
 
 
 def certified_loss(
-    features: Tensor,
+    features: Tensor | FeatureBox,
     labels: Tensor,
     head: nn.Module,
-    radius: float,
+    radius: float | None = None,
     norm: float = 2.0,
     *,
     temperature: float = 1.0,
@@ -35,6 +36,12 @@ def certified_loss(
     `smooth(head, dim, degree, differentiable=True)` in each step trains the head that it smooths. The radius is one of
     features, in any p-norm: the network's Lipschitz constant in that norm (`berncert.lipschitz_bound`) times the radius
     in pixels. It may grow from 0 during the first part of the training.
+
+    A network without such a constant is trained for the local route of `certify`, with the box of features that the
+    images of a ball reach instead of a radius:
+
+        box = berncert.feature_box(network, images, radius=0.1)                          # in pixels, in l-inf
+        loss = berncert.certified_loss(box, labels, head)
 
     Each rival's logit is raised by the most that it gains on the label's within the radius: in l-inf bounded by the
     Bernstein coefficients on that box, else to first order; for an affine head both are the exact worst case. With
@@ -52,9 +59,17 @@ def certified_loss(
         >>> head.coefficients.grad.shape
         torch.Size([10, 3, 3, 3])
     """
-    _check(features, labels, head, radius, temperature)
     steps, norm = checked_index("attack_steps", attack_steps), checked_norm(norm)
-    worst = worst_logits(features, labels, head, radius, norm, temperature, steps)[1]
+    if isinstance(features, FeatureBox):
+        if radius is not None or steps:
+            raise ValueError("expected a box of features alone, got radius or attack_steps too; the box says it all")
+        _check(features.features, labels, head, 0.0, temperature)
+        worst = enclosed_logits(head, features, labels)[1]
+    else:
+        if radius is None:
+            raise ValueError("expected a radius of the features, or a box of them from berncert.feature_box, got none")
+        _check(features, labels, head, radius, temperature)
+        worst = worst_logits(features, labels, head, radius, norm, temperature, steps)[1]
     return tempered_cross_entropy(worst, labels, temperature)
 
 
@@ -75,7 +90,7 @@ def worst_logits(
         logits = head(attacked_features(head, features, labels, radius, norm, temperature, attack_steps))
         return logits, logits
     if norm == math.inf and not affine:
-        return enclosed_logits(head, features, labels, radius)
+        return enclosed_logits(head, FeatureBox(features, features - radius, features + radius), labels)
     return raised_logits(head, features, labels, radius, norm)
 
 
@@ -92,17 +107,18 @@ def raised_logits(
     return logits, logits + radius * gains
 
 
-def enclosed_logits(head: nn.Module, features: Tensor, labels: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The logits, and those with each rival's raised to where it can get, at most, in a box around the features.
+def enclosed_logits(head: nn.Module, box: FeatureBox, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits, and those with each rival's raised to where it can get, at most, in the box around the features.
 
-    The ball of l-inf is a box, and no polynomial exceeds its greatest Bernstein coefficient there. So the label's logit
+    No polynomial exceeds its greatest Bernstein coefficient on a box, as the ball of l-inf is one. So the label's logit
     is still the largest only if the class holds in the whole box, for every head; affine ones attain the bound.
     """
     smoothed = _require_smoothed(head)
-    features = features.to(torch.promote_types(features.dtype, smoothed.tensors[0].dtype))
-    lower, upper = (features - radius).clamp(0, 1), (features + radius).clamp(0, 1)
+    dtype = torch.promote_types(box.features.dtype, smoothed.tensors[0].dtype)
+    features, lower, upper = (side.to(dtype) for side in box)
     logits: Tensor = smoothed(features)
-    return logits, logits.gather(1, labels[:, None]) + smoothed.greatest_lead(lower, upper, labels)
+    lead = smoothed.greatest_lead(lower.clamp(0, 1), upper.clamp(0, 1), labels)
+    return logits, logits.gather(1, labels[:, None]) + lead
 
 
 def attacked_features(

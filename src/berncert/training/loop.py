@@ -24,6 +24,7 @@ from berncert.models.heads import Head, is_dense
 from berncert.polynomial import PolynomialHead
 from berncert.training import objectives
 from berncert.training.distance_layers import distance_layers, set_norm, settle_means
+from berncert.training.feature_box import feature_box
 from berncert.training.images import augment, describe_images, image_notes, load_images
 from berncert.training.model import build_model, smoothed_classifier, warm_start
 from berncert.training.recipes import Recipe, load_recipe
@@ -150,10 +151,11 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     """The state before the first step."""
     _check_grid(recipe)
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
-    if recipe.training.objective == "certified":
-        objectives.feature_radius(
-            model, 0.0, recipe.training.norm
-        )  # an error, before the training starts, if it is not known
+    if recipe.training.objective == "certified":  # an error, before the training starts, if the network does not fit
+        if recipe.training.route == "local":
+            feature_box(copy.deepcopy(model.extractor).eval(), training.images[:1].to(device), 0.0)
+        else:
+            objectives.feature_radius(model, 0.0, recipe.training.norm)
     if recipe.training.start is not None:
         warm_start(model, recipe.training.start, holdout=recipe.data.holdout)
     if any(isinstance(part, nn.Conv2d) for part in model.modules()):
@@ -239,8 +241,13 @@ def _diverged(state: State, value: float) -> FloatingPointError:
 
 
 def _certified(recipe: Recipe, model: Classifier, result: objectives.BatchLoss, labels: Tensor) -> Tensor | None:
-    """Whether each image of the batch would be certified at the recipe's radius, if that can be estimated."""
+    """Whether each image of the batch would be certified at the recipe's radius, if that can be estimated.
+
+    By the local route it is at the radius so far, which the log has as well.
+    """
     settings = recipe.training
+    if result.proven is not None:
+        return result.proven
     lipschitz = objectives.lipschitz_estimate(model, settings.norm)
     if lipschitz is None or not isinstance(result.head, PolynomialHead):
         return None
@@ -287,13 +294,19 @@ def _evaluate(recipe: Recipe, model: Classifier, test: Dataset, device: torch.de
     extractor, head = export(model.extractor).float(), objectives.head_of(model, "smoothed")
     settings, correct, certified = recipe.training, 0, 0
     lipschitz = objectives.lipschitz_estimate(model, settings.norm)
+    local = settings.objective == "certified" and settings.route == "local"
     for rows in torch.split(torch.arange(len(test)), EVALUATION_BATCH):
-        labels, features = test.labels[rows].to(device), extractor(test.images[rows].to(device))
+        images, labels = test.images[rows].to(device), test.labels[rows].to(device)
+        if local:
+            right, proven = objectives.local_estimate(model, extractor, images, labels, settings.radius)
+            correct, certified = correct + int(right.sum()), certified + int(proven.sum())
+            continue
+        features = extractor(images)
         correct += int((head(features).argmax(dim=1) == labels).sum())
         if lipschitz is not None:
             reach = lipschitz * settings.radius
             certified += int(objectives.certified_estimate(head, features, labels, reach, settings.norm).sum())
-    share = math.nan if lipschitz is None else certified / len(test)
+    share = math.nan if lipschitz is None and not local else certified / len(test)
     return {f"{test.split}_accuracy": correct / len(test), f"{test.split}_certified_estimate": share}
 
 

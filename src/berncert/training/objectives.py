@@ -1,7 +1,8 @@
 """The losses of training: cross-entropies of clean, attacked or noisy images, or of the worst case within a radius.
 
 An extractor with Lipschitz constant L maps a ball of radius r in pixel space into a ball of radius L r, the
-`feature_radius`, in feature space, both in the norm of the training.
+`feature_radius`, in feature space, both in the norm of the training: the global route. Any other network maps a ball of
+l-inf into a box, by intervals through its layers: the local route.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from torch.nn.utils import parametrize
 from berncert.attacks.methods import Pgd
 from berncert.certification.classifier import Classifier
 from berncert.models.heads import AFFINE_HEADS, Head, smoothed
+from berncert.polynomial import SumHead
 from berncert.polynomial.sampling import evaluating
-from berncert.training.certified_loss import tempered_cross_entropy, worst_logits
+from berncert.training.certified_loss import enclosed_logits, tempered_cross_entropy, worst_logits
+from berncert.training.feature_box import feature_box
 from berncert.training.recipes.settings import TrainingSettings
 
 NEWTON_STEPS, BISECTIONS = 5, 30
@@ -32,6 +35,8 @@ class BatchLoss(NamedTuple):
     """Whether each image, augmented or attacked as it was, is classified correctly."""
     features: Tensor
     head: nn.Module
+    proven: Tensor | None = None
+    """By the local route: whether each image keeps its class within the radius of this batch."""
 
 
 def batch_loss(
@@ -47,10 +52,15 @@ def batch_loss(
             images = attacked_images(settings, model, images, labels, radius, noise)
         elif settings.objective == "gaussian":
             images = images + settings.noise * torch.randn(images.shape, generator=noise).to(images)
-        features = model.extractor(images)
-    features = features.float()
+        local = settings.objective == "certified" and settings.route == "local"
+        box = feature_box(model.extractor, images, radius) if local else None
+        features = model.extractor(images) if box is None else box.features
+    features, proven = features.float(), None
     head = head_of(model, settings.through)
-    if settings.objective == "certified":
+    if box is not None:
+        clean, logits = enclosed_logits(affine_or(head, model), box, labels)
+        proven = logits.detach().argmax(dim=1) == labels
+    elif settings.objective == "certified":
         reach = feature_radius(model, radius, settings.norm)
         clean, logits = worst_logits(
             features, labels, head, reach, settings.norm, settings.temperature, settings.attack_steps,
@@ -67,7 +77,7 @@ def batch_loss(
         loss = loss + weight * F.cross_entropy(clean / settings.temperature, labels)
     if settings.boundary_weight:
         loss = loss - settings.boundary_weight * boundary_term(head, features, labels)
-    return BatchLoss(loss, correct, features, head)
+    return BatchLoss(loss, correct, features, head, proven)
 
 
 def clipped_hinge(clean: Tensor, worst: Tensor, labels: Tensor) -> Tensor:
@@ -88,6 +98,12 @@ def head_of(model: Classifier, through: str) -> nn.Module:
     """The base head, or its Bernstein polynomial, with gradients to the same parameters."""
     head = model.head
     return smoothed(head, differentiable=True) if through == "smoothed" and isinstance(head, Head) else head
+
+
+def affine_or(head: nn.Module, model: Classifier) -> nn.Module:
+    """The head; of an affine one the affine function, which is enclosed in no time, instead of its coefficients."""
+    layer = model.head.affine_layer if isinstance(model.head, Head) else None
+    return head if layer is None else SumHead.of_linear(layer, differentiable=True)
 
 
 def _is_affine(head: nn.Module) -> bool:
@@ -182,3 +198,16 @@ def certified_estimate(head: nn.Module, features: Tensor, labels: Tensor, radius
     For others it is to first order in l2, and in l-inf a proof, but for rounding, that may miss some.
     """
     return worst_logits(features, labels, head, radius, norm, 1.0, 0)[1].argmax(dim=1) == labels
+
+
+@torch.no_grad()
+def local_estimate(
+    model: Classifier, extractor: nn.Module, images: Tensor, labels: Tensor, radius: float
+) -> tuple[Tensor, Tensor]:
+    """Whether each image is correct, and whether intervals through the extractor prove it but for rounding.
+
+    `certify` proves more: it passes the head's margins back through the network.
+    """
+    box = feature_box(extractor, images, radius)
+    clean, worst = enclosed_logits(affine_or(head_of(model, "smoothed"), model), box, labels)
+    return clean.argmax(dim=1) == labels, worst.argmax(dim=1) == labels

@@ -34,9 +34,9 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def constant(value: Any, name: str = "constant") -> Tensor:
-    """A copy of a number or tensor in float64, with exactly the same value."""
+    """A copy of a number or tensor in float64, with exactly the same value; gradients pass, where they are taken."""
     wide = torch.float64 if isinstance(value, float) else None  # torch would make it float32
-    tensor = torch.as_tensor(value, dtype=wide).detach().cpu()
+    tensor = torch.as_tensor(value, dtype=wide).cpu()
     if tensor.is_complex():
         raise TypeError(f"expected a {name} of real numbers, got complex ones")
     exact = tensor.double()

@@ -11,8 +11,8 @@ from berncert.foundation.arguments import is_real
 from berncert.foundation.settings import Settings, setting
 
 ARCHITECTURES = (
-    "mlp", "distnet", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110", "wide_resnet",
-    "wide_resnet10_2", "wide_resnet28_10", "vgg", "vgg11", "vgg19",
+    "mlp", "cnn", "distnet", "patchnet", "lipconvnet", "densenet", "resnet", "resnet20", "resnet110",
+    "wide_resnet", "wide_resnet10_2", "wide_resnet28_10", "vgg", "vgg11", "vgg19",
 )  # fmt: skip
 """The names in `berncert.extractor.ARCHITECTURES`."""
 
@@ -34,7 +34,9 @@ class ModelSettings(Settings):
     """The network and its head."""
 
     architecture: str = setting("mlp", "the extractor", choices=ARCHITECTURES)
-    construction: str = setting("lipschitz", "1-Lipschitz layers, or the paper's", choices=("lipschitz", "paper"))
+    construction: str = setting(
+        "lipschitz", "1-Lipschitz layers, the paper's, or plain weights", choices=("lipschitz", "paper", "ordinary")
+    )
     dim: int = setting(10, "the number of features", least=1)
     side: float | None = setting(None, "side of the cube of the features, in pixel units (lipschitz)", above=0)
     mean: tuple[float, ...] | None = setting(None, "mean of each channel, subtracted from the image")
@@ -48,9 +50,9 @@ class ModelSettings(Settings):
         if not isinstance(self.options, Mapping):
             raise ValueError(f"expected options to be a table, e.g. {{ width = 128 }}, got {self.options!r}")
         super().__post_init__()
-        if self.construction == "paper" and self.side is not None:
+        if self.construction != "lipschitz" and self.side is not None:
             raise ValueError(
-                f"expected no side in the paper's construction, got {self.side}; features end in a sigmoid"
+                f"expected no side in the {self.construction} construction, got {self.side}; features end in a sigmoid"
             )
 
 
@@ -67,6 +69,10 @@ class TrainingSettings(Settings):
     objective: str = setting(
         "certified", "the loss that is minimised", choices=("plain", "adversarial", "certified", "gaussian")
     )
+    route: str = setting(
+        "global", "how an image's ball gets to the features (certified): by a global bound, or local intervals (l-inf)",
+        choices=("global", "local"),
+    )  # fmt: skip
     through: str = setting("smoothed", "the head that the loss uses", choices=("base", "smoothed"))
     norm: float = setting(
         2.0, "norm of the radius, 2 or inf; the objective, schedules and log are in it", check=_two_or_infinity
@@ -114,6 +120,11 @@ class TrainingSettings(Settings):
             raise ValueError(
                 f"expected through='smoothed' with the certified objective, got {self.through!r}; certificates are "
                 "those of the smoothed head"
+            )
+        if self.route == "local" and (self.norm != math.inf or self.attack_steps or self.precision != "float32"):
+            raise ValueError(
+                f"expected norm = inf, no attack_steps and float32 with route='local', got norm = {self.norm:g}, "
+                f"{self.attack_steps} and {self.precision}; intervals are those of balls in l-inf"
             )
         if self.loss == "hinge" and (self.objective != "certified" or self.attack_steps):
             raise ValueError(
