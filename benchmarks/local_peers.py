@@ -346,7 +346,7 @@ def attacked(
 ) -> list[float]:  # fmt: skip
     """The share that an attack leaves correct; it ends the program if it succeeds where we claim a proof."""
     left = []
-    attack = berncert.Pgd(norm=norm, steps=40, restarts=3, pixels=(-10.0, 10.0))
+    attack = berncert.Pgd(norm=norm, steps=20, pixels=(-10.0, 10.0))
     for radius in radii:
         tried = attack(subject.model, subject.images, predicted, radius / subject.scale * (1 - 1e-12))
         with torch.no_grad():
