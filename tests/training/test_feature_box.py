@@ -70,6 +70,15 @@ def test_the_local_route_proves_a_box_inside_of_it(name: str) -> None:
     assert (reached.interval.upper <= box.upper + 1e-9).all()
 
 
+def test_of_linear_layers_it_is_that_of_bound_propagation() -> None:
+    peer = pytest.importorskip("bound_propagation")  # pip install --no-deps bound-propagation==0.4.7
+    layers = (nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3), nn.Sigmoid())
+    network, x = nn.Sequential(*layers).double(), torch.rand(10, 12, dtype=torch.float64)
+    box = feature_box(network, x, 0.1)
+    theirs = peer.BoundModelFactory().build(network).ibp(peer.HyperRectangle.from_eps(x, 0.1))
+    torch.testing.assert_close((box.lower, box.upper), (theirs.lower, theirs.upper))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("training", [True, False])
 def test_at_radius_0_it_is_the_features_of_the_network_in_its_mode(name: str, training: bool) -> None:
