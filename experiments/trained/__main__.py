@@ -128,9 +128,7 @@ def tables(records: list[dict[str, Any]], dataset: str, norm: float) -> list[Sec
         Column("mean_radius", "mean radius", lambda r: r["mean_radius"], number),
         Column("speed", "images/s", lambda r: r["images"] / r["certify_seconds"], number),
     ]
-    proven, beside = (
-        [Column(f"{r:.4g}", f"{r:.3g}", cell(r), str) for r in radii] for cell in (_all, _few)
-    )
+    proven, beside = ([Column(f"{r:.4g}", f"{r:.3g}", cell(r), str) for r in radii] for cell in (_all, _few))
     part = f" ({chosen[0]['part']})" if chosen[0]["part"] else ""
     few = f"Percent of the first {chosen[0]['attacked_images']}: proven / correct under PGD."
     return [

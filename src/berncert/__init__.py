@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from berncert.extractor import freeze as freeze
     from berncert.extractor import lipschitz_bound as lipschitz_bound
     from berncert.extractor import lipschitz_table as lipschitz_table
+    from berncert.extractor import narrow_weights as narrow_weights
     from berncert.extractor import register_bound as register_bound
     from berncert.models.checkpoint import load as load
     from berncert.models.checkpoint import save as save
@@ -63,7 +64,8 @@ _HOMES = {
     ),
     "certification.rootfinding": ("estimate",),
     "extractor": (
-        "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "register_bound",
+        "FrozenNetwork", "UnitCube", "build", "freeze", "lipschitz_bound", "lipschitz_table", "narrow_weights",
+        "register_bound",
     ),
     "certification.status": ("Status",),
     "certification.verify": ("Verdicts", "verify"),

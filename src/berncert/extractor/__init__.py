@@ -23,11 +23,11 @@ from berncert.extractor.layers import (
     UnitCube,
 )
 from berncert.extractor.lipschitz import LipschitzRow, LipschitzTable, lipschitz_bound, lipschitz_table
-from berncert.extractor.parametrizations import almost_orthogonal, export, miyato, orthogonal, spectral
+from berncert.extractor.parametrizations import almost_orthogonal, export, miyato, narrow_weights, orthogonal, spectral
 
 __all__ = [
     "ARCHITECTURES", "CONSTRUCTIONS", "Extractor", "FrozenNetwork", "GroupSort", "Householder", "LayerBound",
     "LinfDistance", "LipschitzRow", "LipschitzTable", "MaxMin", "Normalise", "PotentialStep", "SortedDistance",
     "UnitCube", "almost_orthogonal", "build", "default_options", "export", "freeze", "lipschitz_bound",
-    "lipschitz_table", "miyato", "orthogonal", "register_bound", "spectral",
+    "lipschitz_table", "miyato", "narrow_weights", "orthogonal", "register_bound", "spectral",
 ]  # fmt: skip

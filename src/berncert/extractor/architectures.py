@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from berncert.extractor.layers import LinfDistance, MaxMin, Normalise, PotentialStep, SortedDistance, UnitCube
-from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, orthogonal
+from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, narrow_weights, orthogonal
 
 
 class Extractor(nn.Module):
@@ -208,16 +208,10 @@ class Paper(Construction):
 
 @dataclass
 class Ordinary(Paper):
-    """The same networks with plain weights, for training by intervals.
-
-    Weights start so small that an interval comes out of a layer about as wide as it goes in (Shi et al., 2021).
-    """
+    """The same networks with plain weights, which start narrow, for training by intervals."""
 
     def weighted(self, layer: L) -> L:
-        nn.init.normal_(layer.weight, std=math.sqrt(2 * math.pi) / layer.weight[0].numel())
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-        return layer
+        return narrow_weights(layer)
 
 
 def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
