@@ -12,7 +12,7 @@ from berncert_check.columns import affine_map, matrix_bound, possible_features
 from berncert_check.network import Network, Vector, network_of
 from berncert_check.norms import norm, parse_norm
 from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
-from berncert_check.reasons import Box, Claim, RejectedError, check_tree
+from berncert_check.reasons import Box, Claim, RejectedError, check_tree, refuse
 
 ACCEPTED, REJECTED, UNSUPPORTED = "ACCEPTED", "REJECTED", "UNSUPPORTED"
 MOST_COEFFICIENTS, MOST_STEPS = 1 << 22, 1 << 30
@@ -20,7 +20,7 @@ LARGEST_EXPONENT = 1100
 FINEST = 1 << 128
 """Corners of the first box and the witness are multiples of 1 / FINEST: their bits make all coefficients longer."""
 ROUNDOFF, LARGEST = Fraction(1, 2**53), Fraction(2**1024 - 2**971)
-"""Of float64; as a limit of a column the largest number stands for none."""
+"""Of float64; columns are float64 numbers, so that the largest one is no limit for them."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ def _head(block: Block) -> Subject:
         weight, bias = ([c / scale for c in block.exact(*of)] for of in (("weight", classes * d), ("bias", classes)))
         polynomials = [plane_of(weight[k * d : (k + 1) * d], bias[k]) for k in range(classes)]
         size = max(sum(map(abs, weight[k * d : (k + 1) * d]), abs(bias[k])) for k in range(classes))
+        if size * scale >= 2**1023:
+            raise UnsupportedError("an affine head whose sums may be too large for float64")
         roundings = underflows = d + 2
     else:
         raise UnsupportedError(f"a head of kind {kind!r}")
@@ -150,9 +152,8 @@ def check_row(subject: Subject, block: Block) -> Verdict:
     x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
     claim = Claim(x0, weight, limits[:d], limits[d:], radius, subject.features_norm, subject.floor)
     try:
-        if predicted not in range(len(subject.polynomials)):
-            raise RejectedError(f"there is no class {predicted}")
-        if "witness" in block.arrays or "upper" in fields:
+        check_claim(subject, claim, predicted, claimed)
+        if {"witness", "upper", "rival"} & (block.arrays.keys() | fields.keys()):
             check_upper(subject, block, claim, predicted)
         if claimed == 0:
             return replace(found, why="a radius of 0 claims nothing")
@@ -162,10 +163,17 @@ def check_row(subject: Subject, block: Block) -> Verdict:
             check_inputs(subject, subject.network, block, claim, claimed)
         found = replace(found, conditions=tuple(_conditions(subject, block, claim)))
         return replace(found, nodes=check_radius(subject, block, claim, predicted))
-    except RejectedError as error:
-        return replace(found, verdict=REJECTED, why=str(error))
-    except UnsupportedError as error:
-        return replace(found, verdict=UNSUPPORTED, why=str(error))
+    except (RejectedError, UnsupportedError) as error:
+        verdict = REJECTED if isinstance(error, RejectedError) else UNSUPPORTED
+        return replace(found, verdict=verdict, why=str(error))
+
+
+def check_claim(subject: Subject, claim: Claim, predicted: int, claimed: Fraction | None) -> None:
+    """Check that the claim is one: a class, no negative distance, weights above 0, limits in order and in the cube."""
+    refuse(predicted not in range(len(subject.polynomials)), f"there is no class {predicted}")
+    refuse(min(claimed or 0, claim.radius or 0) < 0, "a radius is below 0")
+    refuse(min(claim.weight) <= 0, "weights must be above 0")
+    refuse(any(not 0 <= a <= b <= 1 for a, b in zip(claim.low, claim.high, strict=True)), "limits beyond the cube")
 
 
 def _conditions(subject: Subject, block: Block, claim: Claim) -> Iterator[str]:
@@ -192,29 +200,29 @@ def check_inputs(subject: Subject, network: Network, block: Block, claim: Claim,
     """Check that the features of every input nearer than the claimed radius are points that the tree speaks of.
 
     They are nearer than bound * claimed to the features of the input itself, which are computed exactly here and are at
-    most `off` from the point x0 of the tree: so nearer than bound * claimed + off to x0. They must lie in the cube: by
-    a clamp at the end, or because the claim around x0 does. Of a table they must also be within the limits of the tree
-    whenever the columns are within theirs.
+    most `off` from the point x0 of the tree: so nearer than bound * claimed + off to x0; with a bound of 0 they are
+    the same for all inputs, and off must be below the radius, as the tree says nothing of points at that distance. They
+    must lie in the cube: by a clamp at the end, or because the claim around x0 does. Of a table they must also be
+    within the limits of the tree whenever the columns are within theirs.
     """
     count, radius = network.steps[0].inputs, claim.radius
     bound, possible = network.bound, [(Fraction(0), Fraction(1))] * len(claim.x0)
-    if subject.table is None and any(w != 1 for w in claim.weight):
-        raise RejectedError("of images, weights must be 1")
+    refuse(subject.table is None and any(w != 1 for w in claim.weight), "of images, weights must be 1")
     if subject.table is not None:
         ends, rows = block.exact("columns", 2 * count), zip(claim.weight, subject.table[0], strict=True)
+        low, high = ends[:count], ends[count:]
+        refuse(any(a > b for a, b in zip(low, high, strict=True)), "the limits of columns must be in order")
         b = [[w * a * u for a, u in zip(row, network.units, strict=True)] for w, row in rows]
         bound = matrix_bound(b, network.norm, claim.norm)  # from columns in units to features with weights
-        possible = possible_features(*subject.table, ends[:count], ends[count:])
+        possible = possible_features(*subject.table, low, high)
     for j, (least, greatest) in enumerate(possible):
-        if claim.low[j] > least or claim.high[j] < greatest:
-            raise RejectedError(f"the limits leave out features that inputs may have, along axis {j}")
+        refuse(claim.low[j] > least or claim.high[j] < greatest, f"the limits leave out features, along axis {j}")
     features = network.value(block.exact("input", count))
     moves = [w * (a - b) for w, a, b in zip(claim.weight, features, claim.x0, strict=True)]
     off = norm(moves, subject.features_norm)[1]
-    if radius is not None:
-        moved = Fraction(0) if bound == 0 else None if claimed is None else bound * claimed
-        if moved is None or moved + off > radius:
-            raise RejectedError("features of inputs within the radius may be further away than the tree proves")
+    moved = Fraction(0) if bound == 0 else None if claimed is None else bound * claimed
+    proven = radius is None or (moved is not None and moved + off <= radius and off < radius)
+    refuse(not proven, "features of inputs within the radius may be further away than the tree proves")
     if not network.stays_in_cube() and (radius is None or any(not radius <= x <= 1 - radius for x in claim.x0)):
         raise RejectedError("features of inputs within the radius may lie outside the cube")
 
@@ -226,29 +234,24 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
     """
     d, radius, polynomials = len(claim.x0), claim.radius, subject.polynomials
     box, tags, hints = block.exact("box", 2 * d), block.array("tags"), iter(block.array("hints"))
-    if min(claim.weight) <= 0 or (radius is not None and radius <= 0):
-        raise RejectedError("weights and the radius must be above 0")
+    refuse(radius == 0, "the radius must be above 0")
     if any(corner.denominator > FINEST for corner in box) or not isinstance(tags, bytes):
         raise RejectedError("corners of the first box must be multiples of 2^-128, and tags bytes")
     centre, half = Vector(), Vector()
     axes = zip(box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True)
     for low, high, least, greatest, x, w in axes:
-        if not (0 <= least <= greatest <= 1 and 0 <= low < high <= 1):
-            raise RejectedError("the first box and the limits must be within the cube, and in order")
+        refuse(not 0 <= low < high <= 1, "the first box must be within the cube, and its ends in order")
         if radius is not None:
             least, greatest = max(least, x - radius / w), min(greatest, x + radius / w)
-        if low > least or high < greatest:
-            raise RejectedError(f"the first box leaves out points that count, along axis {len(half)}")
+        refuse(low > least or high < greatest, f"the first box leaves out points that count, along axis {len(half)}")
         centre.append(w * ((low + high) / 2 - x))
         half.append(w * (high - low) / 2)
     left, nodes = iter(tags), 0
     for rival in range(len(polynomials)):
         if rival != predicted:
             margin = polynomials[predicted].minus(polynomials[rival])  # type: ignore[arg-type]
-            start = Box(centre, half, margin.on(box[:d], box[d:]))
-            nodes += check_tree(start, claim, left, hints, f"rival {rival}")
-    if next(left, None) is not None or next(hints, None) is not None:
-        raise RejectedError("something is left over after the trees of all rivals")
+            nodes += check_tree(Box(centre, half, margin.on(box[:d], box[d:])), claim, left, hints, f"rival {rival}")
+    refuse(next(left, None) is not None or next(hints, None) is not None, "something is left over after all trees")
     return nodes
 
 
@@ -257,11 +260,8 @@ def check_upper(subject: Subject, block: Block, claim: Claim, predicted: int) ->
     upper, witness = exact_number(block.fields.get("upper")), block.exact("witness", len(claim.x0))
     rival = block.whole("rival", 0, len(subject.polynomials) - 1)
     inside = [low <= x <= high for x, low, high in zip(witness, claim.low, claim.high, strict=True)]
-    if not all(inside) or any(x.denominator > FINEST for x in witness):
-        raise RejectedError("the witness is not within the limits, or not a multiple of 2^-128")
+    refuse(not all(inside) or any(x.denominator > FINEST for x in witness), "a witness beyond the limits, or too fine")
     away = [w * (x - y) for w, x, y in zip(claim.weight, witness, claim.x0, strict=True)]
-    if upper is None or norm(away, claim.norm)[1] > upper:
-        raise RejectedError("the witness is further away than the upper end")
+    refuse(upper is None or norm(away, claim.norm)[1] > upper, "the witness is further away than the upper end")
     values = [subject.polynomials[k].on(witness, witness).least() for k in (predicted, rival)]
-    if values[1] <= values[0]:
-        raise RejectedError("the witness has the predicted class")
+    refuse(values[1] <= values[0], "the witness has the predicted class")

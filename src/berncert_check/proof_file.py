@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 FORMAT, VERSION = "berncert-proof", 1
 KINDS = {b"HEAD": "HEAD", b"NET ": "NET", b"ROW ": "ROW", b"END ": "END"}
 TYPES = {"f8": ("d", 8), "f4": ("f", 4), "u1": ("B", 1)}
+HEXADECIMAL = re.compile(r"(-?)0x([01])(?:\.([0-9a-f]{1,13}))?p([+-]?[0-9]{1,4})")
 LARGEST_BLOCK = 1 << 27
 """Bytes; what a block says of itself is never believed before it is seen that the file has as much."""
 
@@ -128,10 +130,11 @@ def _shown(value: Any) -> str:
 
 
 def exact_number(text: Any) -> Fraction | None:
-    """A float written in hexadecimal, as it is exactly; None for "inf"."""
+    """A number written in hexadecimal like 0x1.8p-1, as it is exactly; None for "inf"."""
     if text == "inf":
         return None
-    try:
-        return Fraction(float.fromhex(text))
-    except (ValueError, OverflowError, TypeError) as error:
-        raise UnusableError(f"expected a float in hexadecimal, got {_shown(text)}") from error
+    parts = HEXADECIMAL.fullmatch(text) if isinstance(text, str) else None
+    if parts is None or abs(int(parts[4])) > 1100:
+        raise UnusableError(f"expected a number in hexadecimal, like 0x1.8p-1, got {_shown(text)}")
+    sign, whole, digits, exponent = parts.groups()
+    return int(f"{sign}{whole}{digits or ''}", 16) * Fraction(2) ** (int(exponent) - 4 * len(digits or ""))

@@ -22,6 +22,12 @@ class RejectedError(Exception):
     """The claim does not follow from what the file says."""
 
 
+def refuse(wrong: bool, why: str) -> None:
+    """Raise a RejectedError if something is wrong."""
+    if wrong:
+        raise RejectedError(why)
+
+
 @dataclass(frozen=True)
 class Claim:
     """No counterexample within the limits and the radius (None: at any distance), in the p-norm of weight (x - x0)."""
@@ -150,13 +156,12 @@ def check_tree(box: Box, claim: Claim, tags: Iterator[int], hints: Iterator[floa
     while open_boxes:
         box, tag, nodes = open_boxes.pop(), next(tags, -1), nodes + 1
         if tag in range(min(len(box.half), min(RULES))):
-            if box.depth >= DEEPEST:
-                raise RejectedError(f"{name}: node {nodes} is deeper than {DEEPEST}")
+            refuse(box.depth >= DEEPEST, f"{name}: node {nodes} is deeper than {DEEPEST}")
             open_boxes.extend(reversed(box.halves(tag)))
-        elif tag not in RULES:
-            raise RejectedError(f"{name}: node {nodes} is neither halved nor has a reason")
-        elif not RULES[tag](box, claim, hints):
-            raise RejectedError(f"{name}: the reason {RULES[tag].__name__} of node {nodes} does not hold")
+        else:
+            refuse(tag not in RULES, f"{name}: node {nodes} is neither halved nor has a reason")
+            reason = RULES[tag]
+            refuse(not reason(box, claim, hints), f"{name}: the reason {reason.__name__} of node {nodes} does not hold")
     return nodes
 
 
@@ -166,6 +171,5 @@ def take(hints: Iterator[float], count: int) -> list[Fraction]:
         part = [Fraction(number) for number in islice(hints, count)]
     except (ValueError, OverflowError) as error:
         raise RejectedError("a hint that is not a finite number") from error
-    if len(part) < count:
-        raise RejectedError("the hints end before the tree does")
+    refuse(len(part) < count, "the hints end before the tree does")
     return part

@@ -12,7 +12,7 @@ import berncert_check
 FILES = sorted(Path(berncert_check.__file__).parent.glob("*.py"))
 ALLOWED = {
     "__future__", "argparse", "berncert_check", "collections", "dataclasses", "decimal", "fractions", "hashlib",
-    "itertools", "json", "math", "operator", "pathlib", "struct", "sys", "typing",
+    "itertools", "json", "math", "operator", "pathlib", "re", "struct", "sys", "typing",
 }  # fmt: skip
 EXACT = {"isqrt", "lcm", "prod"}
 """Of the module math: what is about whole numbers."""

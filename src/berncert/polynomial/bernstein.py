@@ -39,7 +39,7 @@ def basis(degree: int, x: Tensor) -> Tensor:
 def evaluate(coefficients: Tensor, x: Tensor) -> Tensor:
     """The K polynomials at the N rows of x: (N, d) -> (N, K).
 
-    For x in [0,1]^d the float64 result obeys, whatever the order of summation,
+    For x in [0,1]^d the float64 result obeys, whatever the order of the sum along each axis,
 
         |computed - exact| <= (d * (4 * max(n) + 3) + 2) * 2^-53 * 1.01 * max|coefficients|,
 
