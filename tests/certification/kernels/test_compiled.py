@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import berncert
 from berncert.certification.kernels.compiled import kernel, part
+from berncert.foundation.arrays import Floats
 
 PROGRAM = """
 import numpy
@@ -73,6 +77,53 @@ def test_a_part_is_compiled_with_the_kernel_that_calls_it_and_is_python_elsewher
     with pytest.raises(ZeroDivisionError):
         quarter_of_nothing()
     assert kernel(quarter_of_nothing)() == float("inf")
+
+
+@part
+def first_half(x: Floats) -> Floats:
+    return x[: x.size // 2]
+
+
+@part
+def the_same(x: Floats) -> tuple[Floats, int]:
+    return x, 1
+
+
+@part
+def new_array(n: int) -> int:
+    return int(np.empty(n).size)
+
+
+@pytest.mark.parametrize("refused", [first_half, the_same])
+def test_a_part_that_returns_an_array_is_refused(refused: Any) -> None:
+    def caller(x: Floats) -> None:
+        refused(x)
+
+    with pytest.raises(Exception, match=r"expected a part that returns numbers|returning of array passed into"):
+        kernel(caller)(np.ones(4))
+
+
+def test_a_part_that_makes_an_array_is_refused() -> None:
+    def caller(n: int) -> int:
+        return new_array(n)
+
+    with pytest.raises(Exception, match="returning of array passed into"):
+        kernel(caller)(4)
+
+
+def test_a_kernel_leaves_the_collector_of_garbage_as_it_was() -> None:
+    def identity(x: float) -> float:
+        return x
+
+    assert gc.isenabled()
+    kernel(identity)(1.0)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        kernel(identity)(2.0)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @part

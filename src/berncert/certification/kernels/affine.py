@@ -16,7 +16,7 @@ from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIE, TIME, WHOLE_CUBE
-from berncert.certification.kernels.tensor import ROUNDOFF
+from berncert.certification.kernels.tensor import ROUNDOFF, least
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 MOST_STEPS = 200  # of the search for the multiplier, which halves; it ends where float64 does
@@ -149,7 +149,7 @@ def certify_affine(
             upper = far
             winner = k
             witness[:] = memory.point
-    radius = min(radius, quick.min(), upper, target)
+    radius = min(radius, least(quick, quick.size), upper, target)
     if given < 0 and lead <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, boxes
     if radius == np.inf:

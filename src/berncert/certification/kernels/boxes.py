@@ -34,7 +34,7 @@ def enter(problem: Problem, memory: Memory, x0: Floats, predicted: int, rival: i
             return False
         memory.centre[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) + (low - x0[j])))
         memory.half[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) - (low - x0[j])))
-        here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, spare)
+        n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, spare)
     if least(here, n) > problem.rounding + error:
         return False
     copy(here, n, memory.path[0])
@@ -73,17 +73,21 @@ def narrow(
     high: float,
     error: float,
     spare: float,
-) -> tuple[Floats, Floats, int, float]:
-    """Narrow an axis, which stands first, at the cost of a small part of the tolerance; then make it the last."""
+) -> tuple[int, float]:
+    """Narrow an axis, which stands first, at the cost of a small part of the tolerance; then make it the last.
+
+    Returns the number of coefficients, which stand in `here` again, and their error.
+    """
     size = sizes[axis]
     rest = n // size
     if low > 0.0 or high < 1.0 or size > 2:
         allowance = (spare - error) / (2.0 * sizes.size)
         sizes[axis], made = narrow_first(here, size, rest, low, high, allowance, problem.tables, there, memory.scratch)
         error += made
-        here, there = there, here
-    rotate(here, sizes[axis], rest, there)
-    return there, here, rest * sizes[axis], error
+    else:
+        copy(here, n, there)
+    rotate(there, sizes[axis], rest, here)
+    return rest * sizes[axis], error
 
 
 @part
@@ -181,7 +185,7 @@ def simplify(problem: Problem, memory: Memory, at: int, n: int, error: float, sp
         here, there = memory.here, memory.there
         copy(memory.path[at], n, here)
         for j in range(sizes.size):
-            here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, 0.0, 1.0, error, spare)
+            n, error = narrow(problem, memory, here, there, n, sizes, j, 0.0, 1.0, error, spare)
         copy(here, n, memory.path[at])
     return n, error
 

@@ -25,8 +25,8 @@ def first_witness(
     upper = np.inf
     winner = -1
     few = min(FEW, memory.margins.size - 1)
-    rivals = np.empty(few, np.int64)
-    looks = np.empty(few)
+    rivals = memory.rivals[:few]
+    looks = memory.looks[:few]
     for i in range(few):
         rivals[i] = next_rival(memory.margins, rivals[:i])
         subtract(problem.coefficients, predicted, rivals[i], memory.margin)

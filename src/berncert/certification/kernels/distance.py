@@ -75,7 +75,7 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
     if value <= 0.0:
         return
     if p == 1.0:
-        _greedy(centre, half, slope, value, t)
+        _greedy(centre, half, slope, value, rates, t)
         return
     if p < NEAR_ONE:
         _bisect(centre, half, slope, constant, p, steepest, t)
@@ -111,18 +111,18 @@ def nearest(centre: Floats, half: Floats, slope: Floats, constant: float, p: flo
 
 
 @part
-def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, t: Floats) -> None:
+def _greedy(centre: Floats, half: Floats, slope: Floats, value: float, moved: Floats, t: Floats) -> None:
     """For p = 1: move along the axis with the steepest fall until its face, then along the next."""
-    moved = np.zeros(centre.size, np.bool_)
+    moved[:] = 0.0
     while value > 0.0:
         best = -1
         for j in range(centre.size):
             steeper = best < 0 or abs(slope[j]) * half[best] > abs(slope[best]) * half[j]
-            if not moved[j] and slope[j] != 0.0 and steeper:
+            if moved[j] == 0.0 and slope[j] != 0.0 and steeper:
                 best = j
         if best < 0:
             return
-        moved[best] = True
+        moved[best] = 1.0
         end = centre[best] - np.copysign(half[best], slope[best])
         step = -np.copysign(value * half[best] / abs(slope[best]), slope[best])
         if abs(end - t[best]) <= abs(step):

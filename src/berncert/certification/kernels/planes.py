@@ -63,9 +63,7 @@ def plane(problem: Problem, memory: Memory, predicted: int, rival: int, slope: F
         sizes[j] = problem.sizes[j]
     spare = LOWERING * abs(lowest)
     for j in range(sizes.size):
-        here, there, n, error = narrow(
-            problem, memory, here, there, n, sizes, j, memory.low[j], memory.high[j], error, spare
-        )
+        n, error = narrow(problem, memory, here, there, n, sizes, j, memory.low[j], memory.high[j], error, spare)
     b = memory.path[0, :n]
     for i in range(n):
         b[i] = here[i]

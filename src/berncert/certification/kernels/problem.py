@@ -40,6 +40,10 @@ class Whole(NamedTuple):
     sizes: Ints
     held: Ints
     """1 for each axis that is held, else 0."""
+    here: Floats
+    """Room for the polynomial of one class, twice, and for the weights of an axis."""
+    there: Floats
+    weights: Floats
 
 
 class Samples(NamedTuple):
@@ -68,6 +72,7 @@ class Memory(NamedTuple):
     error: Floats
     bound: Floats
     margin: Floats
+    entire: Floats
     here: Floats
     there: Floats
     scratch: Floats
@@ -78,6 +83,8 @@ class Memory(NamedTuple):
     matrix: Floats
     margins: Floats
     left: Floats
+    rivals: Ints
+    looks: Floats
     slope: Floats
     linear: Floats
     rates: Floats
@@ -141,7 +148,10 @@ def without_axes(problem: Problem, held: Ints) -> tuple[Problem, Whole]:
 
     Each held axis costs, like an axis in `bernstein.evaluate`, 3 n + n + 1 roundings of each logit.
     """
-    whole = Whole(problem.coefficients, problem.sizes, held)
+    n = problem.coefficients.shape[1]
+    whole = Whole(
+        problem.coefficients, problem.sizes, held, np.empty(n), np.empty(n), np.empty(int(problem.sizes.max()))
+    )
     if not held.any():
         return problem, whole
     sizes = problem.sizes[held == 0]
@@ -197,6 +207,7 @@ def _memory(problem: Problem) -> Memory:
         error=np.empty(depth),
         bound=np.empty(depth),
         margin=np.empty(n),
+        entire=np.empty(n),
         here=np.empty(2 * n + 16),
         there=np.empty(2 * n + 16),
         scratch=np.empty((widest + 3, widest)),
@@ -207,5 +218,7 @@ def _memory(problem: Problem) -> Memory:
         matrix=np.empty((d, d)),
         margins=np.empty(classes),
         left=np.empty(classes),
+        rivals=np.empty(classes, np.int64),
+        looks=np.empty(classes),
         **{name: np.empty(d) for name in Memory._fields[Memory._fields.index("slope") :]},
     )

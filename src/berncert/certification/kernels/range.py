@@ -72,7 +72,7 @@ def least_value(
     memory.net is not free for use between the boxes; memory.margin keeps the polynomial on the cube.
     """
     n = memory.margin.size
-    whole = np.empty(n)
+    whole = memory.entire
     copy(memory.margin, n, whole)
     spread, root = enter_range(problem, memory, whole)
     best = np.inf
@@ -116,9 +116,7 @@ def enter_range(problem: Problem, memory: Memory, whole: Floats) -> tuple[float,
     for j in range(sizes.size):
         memory.centre[0, j] = 0.5 * (memory.low[j] + memory.high[j])
         memory.half[0, j] = 0.5 * (memory.high[j] - memory.low[j])
-        here, there, n, error = narrow(
-            problem, memory, here, there, n, sizes, j, memory.low[j], memory.high[j], error, 0.0
-        )
+        n, error = narrow(problem, memory, here, there, n, sizes, j, memory.low[j], memory.high[j], error, 0.0)
     copy(here, n, memory.path[0])
     memory.error[0] = error
     memory.bound[0] = least(here, n) - error

@@ -53,8 +53,7 @@ def hold(problem: Problem, whole: Whole, values: Floats) -> None:
     Held axes are summed up one after the other with the convex weights of their basis.
     """
     size = whole.coefficients.shape[1]
-    here, there = np.empty(size), np.empty(size)
-    weights = np.empty(whole.sizes.max())
+    here, there, weights = whole.here, whole.there, whole.weights
     for k in range(whole.coefficients.shape[0]):
         copy(whole.coefficients[k], size, here)
         count, rest, at = 1, size, 0

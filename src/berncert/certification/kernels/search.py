@@ -15,7 +15,7 @@ from berncert.certification.kernels.descent import first_witness, try_witness
 from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Memory, Problem, Samples, Whole
 from berncert.certification.kernels.rows import BOXES, begin_row, expired
-from berncert.certification.kernels.tensor import ROUNDOFF, copy, value_at
+from berncert.certification.kernels.tensor import ROUNDOFF, copy, least, value_at
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 PROVEN, WHOLE_CUBE, TIE, BUDGET, ROUNDING, TIME = range(6)
@@ -83,7 +83,7 @@ def certify_one(
     top = margins[predicted]
     for k in range(margins.size):
         margins[k] = top - margins[k] if k != predicted else np.inf
-    nearest_margin = margins.min()
+    nearest_margin = least(margins, margins.size)
 
     witness[:] = np.nan
     upper, winner = first_witness(problem, memory, x0, target, predicted, witness)
@@ -254,15 +254,15 @@ def explore(
 
 @kernel
 def values_at(problem: Problem, memory: Memory, x: Floats) -> Floats:
-    """`all_values`, for Python."""
-    return all_values(problem, memory, x)
+    """`all_values`, for Python; valid until the memory is used again."""
+    all_values(problem, memory, x)
+    return memory.margins
 
 
 @part
-def all_values(problem: Problem, memory: Memory, x: Floats) -> Floats:
-    """The polynomials of all classes at a point of the cube; valid until the memory is used again."""
+def all_values(problem: Problem, memory: Memory, x: Floats) -> None:
+    """The polynomials of all classes at a point of the cube, into memory.margins."""
     for k in range(memory.margins.size):
         memory.margins[k] = value_at(
             problem.coefficients[k], problem.sizes, x, memory.here, memory.there, memory.scratch
         )
-    return memory.margins

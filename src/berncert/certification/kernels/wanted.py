@@ -127,7 +127,7 @@ def enter_wanted(problem: Problem, memory: Memory, paths: Floats, x0: Floats, wa
                 return False
             memory.centre[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) + (low - x0[j])))
             memory.half[0, j] = memory.weight[j] * (0.5 * ((high - x0[j]) - (low - x0[j])))
-            here, there, n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, 0.0)
+            n, error = narrow(problem, memory, here, there, n, sizes, j, low, high, error, 0.0)
         copy(here, n, paths[0, at])
         worst = max(worst, error)
         at += 1
@@ -262,7 +262,8 @@ def seek(problem: Problem, memory: Memory, x0: Floats, wanted: int, upper: float
 @part
 def strongest(problem: Problem, memory: Memory, x: Floats, wanted: int) -> tuple[int, float]:
     """The other class that is strongest at x, and by how much the wanted one leads it."""
-    values = all_values(problem, memory, x)
+    all_values(problem, memory, x)
+    values = memory.margins
     rival = -1
     for r in range(values.size):
         if r != wanted and (rival < 0 or values[r] > values[rival]):
