@@ -31,6 +31,7 @@ from rich.console import Console
 from benchmarks.memory import peak_bytes
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import made_by, origin, shown
+from berncert.cli import WAITING
 from berncert.runs.versions import versions_of
 from berncert.runs.worker import Supplies, Work
 
@@ -149,8 +150,8 @@ def empty_batches(engine: str) -> dict[str, Any]:
 
 
 def measured(*words: str) -> dict[str, Any]:
-    """What a process of its own measures."""
-    own = {name: value for name, value in os.environ.items() if name not in THREADS_VARIABLES}
+    """What a process of its own measures; its threads wait as those of the command line do."""
+    own = {name: value for name, value in os.environ.items() if name not in THREADS_VARIABLES} | WAITING
     command = [sys.executable, "-m", "benchmarks.engines", "--one", *words]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=own)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

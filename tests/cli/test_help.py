@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import subprocess
 import sys
@@ -28,6 +30,18 @@ def test_help_teaches_by_example_and_imports_nothing_heavy(words: list[str]) -> 
 def test_the_version_is_told() -> None:
     ran = subprocess.run([sys.executable, "-m", "berncert", "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout == f"berncert {berncert.__version__}\n"
+
+
+@pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}], ids=["by itself", "as chosen"])
+def test_threads_sleep_while_they_wait_unless_the_user_wants_them_awake(chosen: dict[str, str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | chosen
+    command = [sys.executable, "-m", "berncert", "inspect", "digits"]
+    ran = subprocess.run(
+        command, env=environment | {"OMP_DISPLAY_ENV": "true"}, capture_output=True, text=True, check=True
+    )
+    said = re.findall(r"OMP_WAIT_POLICY *= *'(\w+)'", ran.stderr)  # by OpenMP, when torch is loaded
+    assert set(said) <= {chosen.get("OMP_WAIT_POLICY", "PASSIVE")}
+    assert said or "OPENMP DISPLAY ENVIRONMENT" not in ran.stderr
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

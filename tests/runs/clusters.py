@@ -25,7 +25,10 @@ class Cluster:
 
     def start(self, *words: str, path: str = "") -> subprocess.Popen[bytes]:
         places = [path, str(HERE), *sys.path]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in places if p), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(p for p in places if p), "OMP_NUM_THREADS": "1",
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",  # Dask itself tries twice, not four times
+        }  # fmt: skip
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "dask", *words], env=environment, cwd=self.folder, stdout=log, stderr=log

@@ -28,6 +28,10 @@ COMMANDS = {
 }
 """Command -> what it does. Its module has EXAMPLES, `add_arguments(parser)` and `run(arguments)`."""
 
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Torch's threads sleep while they wait for each other. By themselves they keep their cores busy, and where others use
+these as well, two threads are many times slower than one."""
+
 RESUMABLE = ("demo", "table", "train", "certify", "attack")
 """Commands that resume from where they were stopped."""
 
@@ -55,6 +59,8 @@ class Parser(argparse.ArgumentParser):
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; 0 if all is well, 1 if it could not be done, 2 for wrong use."""
+    for name, value in WAITING.items():  # before torch is loaded; what the user chose counts
+        os.environ.setdefault(name, value)
     words = sys.argv[1:] if words is None else words
     parser = Parser(
         prog="berncert",

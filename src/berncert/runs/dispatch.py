@@ -16,7 +16,7 @@ from berncert.runs.table import Table
 from berncert.runs.worker import ROWS, Job, MissingPartError
 
 MOST_LOSSES = 3
-"""Times that an item is handed out again after its worker was lost."""
+"""Times that an item is handed out again after its worker was lost; the last time alone, so that no other is blamed."""
 AHEAD = 8
 """Items per worker whose results may wait for one before them."""
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -76,6 +76,8 @@ class Dispatcher:
         self.pool, self.job, self.timeout, self.at_once = pool, job, timeout, at_once or pool.at_once
         self.flights: dict[int, Flight] = {}
         """Place of an item -> where it is."""
+        self.last_tries: dict[int, Flight] = {}
+        """Place of an item -> what was lost so often that it is handed out once more, when nothing else is out."""
         self.ready: dict[int, Any] = {}
         """Place of an item -> its result, while one before it is missing."""
         self.always: set[str] = set()
@@ -87,12 +89,13 @@ class Dispatcher:
         waiting, place, handed_out = iter(items), 0, 0
         upcoming = next(waiting, END)
         try:
-            while self.flights or upcoming is not END:
+            while self.flights or self.last_tries or upcoming is not END:
                 for _ in range(self._room()):
                     if upcoming is END:
                         break
                     self.flights[handed_out] = self._hand_out(upcoming)
                     upcoming, handed_out = next(waiting, END), handed_out + 1
+                self._try_alone()
                 self._collect()
                 group = []
                 while place in self.ready:
@@ -106,9 +109,18 @@ class Dispatcher:
 
     def _room(self) -> int:
         """How many more items may be handed out: at first one for each worker, as it will ask for the model."""
+        if self.last_tries:
+            return 0
         slots = self.pool.slots()
         each = self.at_once if self.answered else 1
         return max(0, min(each * slots - len(self.flights), AHEAD * slots - len(self.flights) - len(self.ready)))
+
+    def _try_alone(self) -> None:
+        """Hand out a last try, once all others have come back."""
+        if self.last_tries and not self.flights:
+            number = min(self.last_tries)
+            flight = self.last_tries.pop(number)
+            self.flights[number] = self._hand_out(flight.item, losses=flight.losses)
 
     def _hand_out(self, item: Any, *parts: str, at: str = "", losses: int = 0) -> Flight:
         supplies = {part: self.job.supply(part, item) for part in {*parts, *self.always}}
@@ -158,7 +170,10 @@ class Dispatcher:
             if flight.future.done() and isinstance(_failure(flight.future), self.pool.lost):
                 if flight not in late:
                     self._count_loss(flight, "ended with its worker")
-                self.flights[number] = self._hand_out(flight.item, losses=flight.losses)
+                if flight.losses < MOST_LOSSES:
+                    self.flights[number] = self._hand_out(flight.item, losses=flight.losses)
+                else:
+                    self.last_tries[number] = self.flights.pop(number)
 
     def _count_loss(self, flight: Flight, what: str) -> None:
         flight.losses += 1

@@ -16,7 +16,7 @@ from berncert.certification.kernels.distance import dual_exponent, length
 from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIE, TIME, WHOLE_CUBE
-from berncert.certification.kernels.tensor import ROUNDOFF, least
+from berncert.certification.kernels.tensor import ROUNDOFF, copy, least
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 MOST_STEPS = 200  # of the search for the multiplier, which halves; it ends where float64 does
@@ -148,7 +148,7 @@ def certify_affine(
         if far < upper:
             upper = far
             winner = k
-            witness[:] = memory.point
+            copy(memory.point, witness.size, witness)
     radius = min(radius, least(quick, quick.size), upper, target)
     if given < 0 and lead <= 2.0 * problem.rounding:
         return predicted, 0.0, upper, winner, TIE, boxes
@@ -244,7 +244,7 @@ def move(memory: AffineMemory, scale: Floats, margin: float, p: float) -> float:
     at_high = step_all(memory, scale, high, steepest, margin, p, steps)
     while at_high > 0.0 and high < 2.0**1000:
         low, at_low = high, at_high
-        below[:] = steps
+        copy(steps, d, below)
         high *= 2.0**20
         at_high = step_all(memory, scale, high, steepest, margin, p, steps)
     if at_high > 0.0:
@@ -256,10 +256,10 @@ def move(memory: AffineMemory, scale: Floats, margin: float, p: float) -> float:
         value = step_all(memory, scale, middle, steepest, margin, p, memory.vector)
         if value > 0.0:
             low, at_low = middle, value
-            below[:] = memory.vector
+            copy(memory.vector, d, below)
         else:
             high, at_high = middle, value
-            steps[:] = memory.vector
+            copy(memory.vector, d, steps)
     share = at_low / (at_low - at_high)
     for j in range(d):
         steps[j] = below[j] + share * (steps[j] - below[j])
