@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from berncert.models.heads import HEADS, build_head, directions, feature_sets, smoothed
+from berncert.models.heads import HEADS, OWN_POLYNOMIALS, build_head, directions, feature_sets, head_size, smoothed
 from berncert.polynomial import SmoothedHead, smooth
 
 
@@ -78,13 +78,12 @@ def test_the_description_builds_the_same_head_again(kind: str) -> None:
 def test_the_smoothed_head_is_the_polynomial_through_the_heads_values_on_the_grid(kind: str) -> None:
     head = build_head(kind, 2, 2, width=5, degree=3)
     x, polynomial = points(2), smoothed(head)
-    assert isinstance(polynomial, SmoothedHead)
-    assert polynomial.coefficients.dtype == torch.float64
-    assert not polynomial.coefficients.requires_grad
+    assert all(tensor.dtype == torch.float64 and not tensor.requires_grad for tensor in polynomial.tensors)
     assert polynomial.degree == (3, 3)
-    if kind == "polynomial":  # it is its own polynomial
-        torch.testing.assert_close(polynomial(x), head(x), rtol=0, atol=0)
+    if kind in OWN_POLYNOMIALS:
+        torch.testing.assert_close(polynomial(x), head.double()(x), rtol=0, atol=0)
         return
+    assert isinstance(polynomial, SmoothedHead)
     exact = smooth(head.double(), 2, 3)
     assert torch.equal(polynomial.coefficients, exact.coefficients)
     if kind != "mlp":
@@ -96,8 +95,9 @@ def test_smoothing_for_training_agrees_keeps_the_dtype_and_carries_gradients(kin
     head = build_head(kind, 2, 2, width=5, degree=3)
     before = {key: value.clone() for key, value in head.state_dict().items()}
     trained = smoothed(head, differentiable=True)
-    torch.testing.assert_close(trained.coefficients.double(), smoothed(head).coefficients, rtol=1e-5, atol=1e-6)
-    assert trained.coefficients.dtype == torch.float32
+    for mine, exact in zip(trained.tensors, smoothed(head).tensors, strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-5, atol=1e-6)
+        assert mine.dtype == torch.float32
     assert all(torch.equal(before[key], value) for key, value in head.state_dict().items())
     if kind != "identity":
         trained(points(2).float()).square().sum().backward()
@@ -109,25 +109,40 @@ def test_what_is_smoothed_does_not_change_with_the_head_afterwards() -> None:
         for dtype in (torch.float32, torch.float64):
             head = build_head(kind, 2, 2, degree=2).to(dtype)
             polynomial = smoothed(head)
-            before = polynomial.coefficients.clone()
+            before = [tensor.clone() for tensor in polynomial.tensors]
             with torch.no_grad():
                 for parameter in head.parameters():
                     parameter.add_(1.0)
-            assert torch.equal(polynomial.coefficients, before), (kind, dtype)
+            assert all(map(torch.equal, polynomial.tensors, before)), (kind, dtype)
+
+
+def test_groups_start_straight_bend_within_themselves_and_are_counted_before_they_are_built() -> None:
+    head = build_head("groups", 40, 7, scale=3.0, degree=2, group=3)
+    x = points(40).float()
+    torch.testing.assert_close(head(x), build_head("affine", 40, 7, scale=3.0)(x))
+    polynomial = smoothed(head)
+    assert [term.axes for term in polynomial.terms][-2:] == [(36, 37, 38), (39,)]
+    assert head_size(**head.description) == sum(p.numel() for p in head.parameters()) == polynomial.numbers
+    with torch.no_grad():
+        head.layers.term0.normal_()
+    apart = smoothed(head).gradient(points(40)) - polynomial.gradient(points(40))
+    assert (apart[:, :, :3] != 0).any()
+    assert (apart[:, :, 3:] == 0).all()
 
 
 @pytest.mark.parametrize(
     ("says", "call"),
     [
-        ("expected a head out of identity, affine, mlp, polynomial, got 'linear'", {"kind": "linear"}),
+        ("expected a head out of identity, affine, mlp, polynomial, groups, got 'linear'", {"kind": "linear"}),
         ("expected dim = 3, as many features as classes, with the identity head, got 4", {"dim": 4}),
         ("expected classes >= 2, .* got classes=1, dim=1", {"classes": 1, "dim": 1}),
-        ("expected .*dim, width and degree >= 1.* dim=0", {"dim": 0}),
+        ("expected .*dim, width, degree and group >= 1.* dim=0", {"dim": 0}),
         ("expected .*scale > 0", {"scale": 0.0}),
         ("expected .*scale > 0", {"scale": math.inf}),
         ("expected .*scale > 0", {"scale": math.nan}),
         ("expected .*width", {"kind": "mlp", "width": 0}),
         ("expected .*degree", {"kind": "polynomial", "degree": 0}),
+        ("expected groups with at most 4,096 numbers", {"kind": "groups", "dim": 30, "group": 20}),
     ],
 )
 def test_errors_say_what_was_expected_and_what_came(says: str, call: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ def test_building_a_model_draws_no_random_numbers_of_ours() -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
-@pytest.mark.parametrize(("head", "degree"), [("identity", 1), ("polynomial", 1), ("polynomial", 3)])
+@pytest.mark.parametrize(("head", "degree"), [("identity", 1), ("polynomial", 1), ("polynomial", 3), ("groups", 2)])
 def test_a_warm_start_computes_what_the_checkpoint_does(head: str, degree: int, checkpoint: str) -> None:
     fresh = build_model(recipe(head=head, degree=degree, seed=7), (2,), 2)
     start = build_model(recipe(), (2,), 2)

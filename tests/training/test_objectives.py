@@ -165,7 +165,7 @@ def test_the_slope_of_the_boundary_term_is_that_of_the_least_energy() -> None:
 
 
 @pytest.mark.parametrize("through", ["base", "smoothed"])
-@pytest.mark.parametrize("kind", ["identity", "affine", "mlp", "polynomial"])
+@pytest.mark.parametrize("kind", ["identity", "affine", "mlp", "polynomial", "groups"])
 def test_attacked_images_stay_in_the_ball_and_the_pixels_and_raise_the_loss(kind: str, through: str) -> None:
     model = images_model(kind) if kind != "identity" else Classifier(
         build("mlp", (1, 3, 3), 4, depth=1, width=8, side=3.0), build_head("identity", 4, 4)
@@ -225,7 +225,7 @@ def test_the_feature_radius_is_the_radius_times_what_the_construction_aims_at() 
 
 
 @pytest.mark.parametrize("through", ["base", "smoothed"])
-@pytest.mark.parametrize("kind", ["affine", "mlp", "polynomial"])
+@pytest.mark.parametrize("kind", ["affine", "mlp", "polynomial", "groups"])
 @pytest.mark.parametrize(
     "changes",
     [{"objective": "plain"}, {}, {"objective": "gaussian", "noise": 0.1}, {"objective": "certified", "attack_steps": 0},

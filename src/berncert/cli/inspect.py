@@ -123,16 +123,15 @@ def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _base(inspection: Inspection) -> str:
-    from berncert.models.heads import is_dense
+    from berncert.models.heads import OWN_POLYNOMIALS, is_dense
 
     if inspection.checkpoint.base is None:
         return "not in the file: it cannot be smoothed to another degree"
     description = inspection.checkpoint.base.description
     gap = f", to {ceil_digits(inspection.base_gap, 1)}" if inspection.base_gap else ""
     dense = is_dense(description["kind"], description["dim"])
-    own = (
-        "trained coefficients" if description["kind"] == "polynomial" else "values on the grid" if dense else "weights"
-    )
+    trained = description["kind"] in OWN_POLYNOMIALS
+    own = "trained coefficients" if trained else "values on the grid" if dense else "weights"
     return f"{description['kind']}, scale {description['scale']:g}: its {own} are the coefficients{gap}"
 
 

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,24 @@ from berncert.extractor import FrozenNetwork
 from berncert.extractor import operations as ops
 from berncert.foundation.arguments import guess
 from berncert.polynomial import PolynomialHead, SmoothedHead, smooth
-from berncert.polynomial.sum_head import DENSE_FEATURES, smoothed_head
+from berncert.polynomial.sum_head import DENSE_FEATURES, SumHead, smoothed_head
 
 MOST_REPELLED, REPULSIONS = 256, 500
 """Points up to which `_spread` works, as every pair counts, and its steps."""
+MOST_OF_A_GROUP = 2**12
+"""The most numbers of a class that a group of features has."""
 NETWORK = "network"
 """The kind of a head that is a frozen network."""
 Start = Callable[[int, int], Tensor]
 """(classes, dim) -> the directions (classes, dim) in which the classes start."""
+
+
+class Sizes(NamedTuple):
+    """What some kinds of heads need to know besides."""
+
+    width: int
+    degree: int
+    group: int
 
 
 class Head(nn.Module):
@@ -87,14 +97,14 @@ def affine_layer(network: FrozenNetwork) -> nn.Linear | None:
     return layer.requires_grad_(False)
 
 
-def identity(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
+def identity(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> nn.Module:
     """logits = scale * (features - 1/2), without parameters to train: the features themselves are the logits."""
     if dim != classes:
         raise ValueError(f"expected dim = {classes}, as many features as classes, with the identity head, got {dim}")
-    return affine(dim, classes, scale, width, degree, start).requires_grad_(False)
+    return affine(dim, classes, scale, start, sizes).requires_grad_(False)
 
 
-def affine(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
+def affine(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> nn.Module:
     """A linear layer whose weights start as these directions, one for each class, times the scale."""
     layer = nn.Linear(dim, classes)
     with torch.no_grad():
@@ -168,63 +178,98 @@ def _simplex(corners: int) -> Tensor:
     return nn.functional.normalize(centred @ basis).float()
 
 
-def mlp(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
+def mlp(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> nn.Module:
     """A network with one hidden layer of tanh units."""
-    return nn.Sequential(nn.Linear(dim, width), nn.Tanh(), nn.Linear(width, classes))
+    return nn.Sequential(nn.Linear(dim, sizes.width), nn.Tanh(), nn.Linear(sizes.width, classes))
 
 
-def polynomial(dim: int, classes: int, scale: float, width: int, degree: int, start: Start) -> nn.Module:
+def polynomial(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> nn.Module:
     """A Bernstein polynomial whose coefficients are trained, and start as those of the affine head."""
-    straight = smooth(affine(dim, classes, scale, width, degree, start), dim, degree, points=0)
+    straight = smooth(affine(dim, classes, scale, start, sizes), dim, sizes.degree, points=0)
     return SmoothedHead(nn.Parameter(straight.coefficients))
 
 
+def groups(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> nn.Module:
+    """An affine head plus a Bernstein polynomial in each group of neighbouring features, which starts at 0.
+
+    Bent within the groups only, it needs no grid in all features: classes * (degree + 1)^group numbers for each group.
+    """
+    straight = affine(dim, classes, scale, start, sizes)
+    terms = [
+        (axes, nn.Parameter(torch.zeros(classes, *[sizes.degree + 1] * len(axes))))
+        for axes in feature_groups(dim, sizes.group)
+    ]
+    return SumHead(straight.weight, straight.bias, terms)
+
+
+def feature_groups(dim: int, group: int) -> list[tuple[int, ...]]:
+    """The features 0 to dim - 1 in groups of so many neighbours; the last has what is left."""
+    return [tuple(range(first, min(first + group, dim))) for first in range(0, dim, group)]
+
+
 HEADS: dict[str, Callable[..., nn.Module]] = {
-    "identity": identity, "affine": affine, "mlp": mlp, "polynomial": polynomial,
+    "identity": identity, "affine": affine, "mlp": mlp, "polynomial": polynomial, "groups": groups,
 }  # fmt: skip
 
 AFFINE_HEADS = ("identity", "affine")
+OWN_POLYNOMIALS = ("polynomial", "groups")
+"""The kinds of heads that are polynomials themselves: nothing is sampled when they are smoothed."""
 
 
 def is_dense(kind: str, dim: int) -> bool:
-    """Whether such a head is smoothed to a dense polynomial, on a grid; affine ones in many features are not."""
-    return kind not in AFFINE_HEADS or dim <= DENSE_FEATURES
+    """Whether its polynomial is dense, on a grid; that of groups is not, nor that of affine heads in many features."""
+    return kind != "groups" and (kind not in AFFINE_HEADS or dim <= DENSE_FEATURES)
 
 
 def build_head(
-    kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1, norm: float = 2.0
-) -> Head:
+    kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1, group: int = 2,
+    norm: float = 2.0,
+) -> Head:  # fmt: skip
     """A new head of this kind; `scale` undoes the extractor's division by the side of its cube.
 
     Classes start as `directions` to train in l2, as `feature_sets` to train in l-inf.
     """
     if kind not in HEADS:
         raise ValueError(f"expected a head out of {', '.join(HEADS)}, got {kind!r}{guess(str(kind), HEADS)}")
-    if not (classes >= 2 and min(dim, width, degree) >= 1 and 0 < scale < math.inf):
+    if not (classes >= 2 and min(dim, width, degree, group) >= 1 and 0 < scale < math.inf):
         raise ValueError(
-            "expected classes >= 2, dim, width and degree >= 1, and a finite scale > 0, got "
-            f"classes={classes}, dim={dim}, width={width}, degree={degree}, scale={scale}"
+            "expected classes >= 2, dim, width, degree and group >= 1, and a finite scale > 0, got classes="
+            f"{classes}, dim={dim}, width={width}, degree={degree}, group={group}, scale={scale}"
+        )
+    if kind == "groups" and (degree + 1) ** min(group, dim, 64) > MOST_OF_A_GROUP:
+        raise ValueError(
+            f"expected groups with at most {MOST_OF_A_GROUP:,} numbers (degree + 1)^group for each class, got degree "
+            f"{degree} and {group} features; lower one of the two"
         )
     description = {"kind": kind, "dim": dim, "classes": classes, "scale": scale, "width": width, "degree": degree}
+    if kind == "groups":  # others have none, as in files of before
+        description["group"] = group
     start = feature_sets if norm == math.inf else directions
-    return Head(HEADS[kind](dim, classes, scale, width, degree, start), description)
+    return Head(HEADS[kind](dim, classes, scale, start, Sizes(width, degree, group)), description)
 
 
-def head_size(kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1) -> int:
+def head_size(
+    kind: str, dim: int, classes: int, *, scale: float = 1.0, width: int = 32, degree: int = 1, group: int = 2
+) -> int:
     """The number of parameters of such a head, without building it."""
-    if not all(type(n) is int and 1 <= n <= 2**20 for n in (dim, classes, width, degree)):
+    if not all(type(n) is int and 1 <= n <= 2**20 for n in (dim, classes, width, degree, group)):
         raise ValueError(
-            f"expected whole numbers >= 1, got dim={dim}, classes={classes}, width={width}, degree={degree}"
+            f"expected whole numbers >= 1, got dim={dim}, classes={classes}, width={width}, degree={degree}, "
+            f"group={group}"
         )
     if kind == "polynomial":
         return int(classes * (degree + 1) ** min(dim, 64))
+    if kind == "groups":
+        sizes = [group] * (dim // group) + [dim % group] * (dim % group > 0)
+        return classes * (dim + 1 + sum((degree + 1) ** min(size, 64) for size in sizes))
     return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
 
 
 def smoothed(head: Head, *, differentiable: bool = False, points: Any = None) -> PolynomialHead:
     """The Bernstein polynomial of the head, of the degree in its description, in float64.
 
-    It is dense, but for affine heads in more than 16 features, which are their own polynomial: a `SumHead`.
+    It is dense, but for heads that are their own polynomial, a `SumHead`: groups, and affine ones in more than 16
+    features.
 
     With `differentiable` it keeps the head's dtype, and gradients reach the head's parameters: for training. `points`
     are those of `smooth`.

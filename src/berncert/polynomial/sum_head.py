@@ -136,11 +136,13 @@ class SumHead(PolynomialHead):
         x = self._checked(features)
         weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
         values, slopes = F.linear(x, weight, bias), weight.expand(len(x), -1, -1)
-        for axes, coefficients in self.terms:
-            value, slope = bernstein.linearise(coefficients.to(x.dtype), x[:, axes])
-            where = torch.tensor(axes, device=x.device)
-            values, slopes = values + value, slopes.index_add(2, where, slope)
-        return values, slopes
+        if not self._axes:
+            return values, slopes
+        parts = [bernstein.linearise(coefficients.to(x.dtype), x[:, axes]) for axes, coefficients in self.terms]
+        where = torch.tensor([axis for axes in self._axes for axis in axes], device=x.device)
+        for value, _ in parts:
+            values = values + value
+        return values, slopes.index_add(2, where, torch.cat([slope for _, slope in parts], dim=2))
 
     def steepness(self, features: Tensor, labels: Tensor, dual: float) -> tuple[Tensor, Tensor]:
         """As of every head; one that is affine has the same slopes everywhere, so pairs of classes are enough."""

@@ -29,7 +29,7 @@ def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> C
         scale = 1 / (extractor.lipschitz_estimate or 1.0)
         head = build_head(
             settings.head, settings.dim, classes, scale=scale, width=settings.head_width, degree=settings.degree,
-            norm=recipe.training.norm,
+            group=settings.head_group, norm=recipe.training.norm,
         )  # fmt: skip
     return Classifier(extractor, head)
 
@@ -44,6 +44,8 @@ def smoothed_classifier(model: Classifier) -> Classifier:
 
 def warm_start(model: Classifier, path: str, *, holdout: bool = False) -> None:
     """Copy the weights of another training; a polynomial head becomes the polynomial of the other head.
+
+    The affine part of a groups head becomes the other head, if that is affine; the polynomials start at 0.
 
     With `holdout` that training must have set the same images aside.
     """
@@ -61,6 +63,9 @@ def warm_start(model: Classifier, path: str, *, holdout: bool = False) -> None:
         elif name == "head" and expected["kind"] == "polynomial" and got["dim"] == expected["dim"]:
             coefficients = smooth(source, expected["dim"], expected["degree"], points=0).coefficients
             part.load_state_dict({"layers.coefficients": coefficients})
+        elif name == "head" and expected["kind"] == "groups" and got["dim"] == expected["dim"] and source.affine_layer:
+            straight = {f"layers.{key}": value for key, value in source.affine_layer.state_dict().items()}
+            part.load_state_dict(part.state_dict() | straight)
         else:
             raise ValueError(
                 f"expected a start with the {name} of the recipe, got {path}, which differs in "

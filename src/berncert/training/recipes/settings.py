@@ -41,8 +41,11 @@ class ModelSettings(Settings):
     side: float | None = setting(None, "side of the cube of the features, in pixel units (lipschitz)", above=0)
     mean: tuple[float, ...] | None = setting(None, "mean of each channel, subtracted from the image")
     std: tuple[float, ...] | None = setting(None, "standard deviation of each channel, by which the image is divided")
-    head: str = setting("identity", "from features to logits", choices=("identity", "affine", "mlp", "polynomial"))
+    head: str = setting(
+        "identity", "from features to logits", choices=("identity", "affine", "mlp", "polynomial", "groups")
+    )
     head_width: int = setting(32, "hidden units of the mlp head", least=1)
+    head_group: int = setting(2, "groups head: features that bend together, in each group", least=1)
     degree: int = setting(1, "degree of the Bernstein polynomial that replaces the head", least=1)
     options: Mapping[str, Any] = field(default_factory=dict, metadata={"help": "of the architecture, e.g. width=128"})
 
