@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import berncert
-from berncert.certification.local_route import WORTHWHILE, LocalRoute
+from berncert.certification.local_route import ROUNDS, WORTHWHILE, LocalRoute, _Trail
 from berncert.certification.methods import Batch
 from berncert.extractor.proof_cache import proven
 
@@ -122,6 +122,19 @@ def test_what_holds_is_proven_what_falls_has_its_image_and_the_rest_is_unknown(n
         assert int(model(moved[None]).argmax()) != most.predicted[i]
         assert np.linalg.norm((moved - x[i]).flatten(), ord=norm) < float(c.upper[known].max()) * 1.5
     assert set(most.status) <= {berncert.Status.HOLDS, berncert.Status.FALLS, berncert.Status.UNKNOWN}
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
+def test_radii_that_are_tried_close_in_on_the_largest_that_is_proven(power: float) -> None:
+    largest = np.geomspace(0.03, 6, 20)
+    trail = _Trail(np.full(20, 0.3))
+    for _ in range(ROUNDS):
+        rows = trail.unfinished()
+        tried = trail.radius[rows]
+        trail.add(rows, np.where(tried <= largest[rows], tried, 0.0), 1 - (tried / largest[rows]) ** power)
+    assert (trail.proven <= largest).all()
+    assert (trail.proven >= 0.6 * largest).all()
+    assert np.median(trail.proven / largest) > 0.9
 
 
 def test_features_that_may_leave_the_cube_prove_nothing_by_a_bent_head() -> None:

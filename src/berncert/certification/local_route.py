@@ -42,9 +42,9 @@ AIM = math.log(0.9)
 """Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
 STEEP = 2.0
 """The power of the radius with which the part of the margin that is lost is taken to grow, while nothing is known."""
-FARTHEST = math.log(4)
-"""The largest step from a radius that was tried."""
-FIRST = 0.08
+FARTHEST, LEAST_BACK = math.log(4), math.log(1.5)
+"""The largest step from a radius that was tried, and the least one back while none is proven."""
+FIRST = 0.06
 """The first radius that is tried, as a share of where the class would change if the model were affine."""
 WORTHWHILE = 0.1
 """The local route is tried if the global one proves less than this share of where that would be."""
@@ -211,8 +211,8 @@ class _Trail:
         self.radius = start.copy()
         self.proven, self.failed = np.zeros(count), np.full(count, math.inf)
         self.least_left = np.ones(count)
-        self.below, self.above = np.full((2, count), math.nan), np.full((2, count), math.nan)
-        """The logarithms of the largest radius that held when tried and of the part lost; of the least that did not."""
+        self.below, self.above = np.full((2, 2, count), math.nan)
+        """Logarithms of a radius and of the part lost: for the largest that held, and for the least that did not."""
 
     def unfinished(self) -> Ints:
         """The rows for which another radius is worth a trial."""
@@ -237,7 +237,7 @@ class _Trail:
             share = np.nan_to_num((AIM - lost_low) / (lost_high - lost_low), nan=0.5)
             between = low + np.clip(share, 0.1, 0.9) * (high - low)
         larger = low + np.clip((AIM - lost_low) / STEEP, math.log(CLOSE), FARTHEST)
-        smaller = high - np.clip((lost_high - AIM) / STEEP, math.log(CLOSE), FARTHEST)
+        smaller = high - np.clip((lost_high - AIM) / STEEP, LEAST_BACK, FARTHEST)
         return np.asarray(np.where(np.isnan(high), larger, np.where(np.isnan(low), smaller, between)))
 
 
