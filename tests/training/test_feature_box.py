@@ -122,6 +122,12 @@ def test_gradients_reach_all_weights_and_are_those_of_differences(training: bool
         assert (values[0] - values[1]) / 2 == pytest.approx(float((parameter.grad * step).sum()), rel=1e-3, abs=1e-12)
 
 
+def test_no_gradient_flows_through_what_is_frozen() -> None:
+    network = plain("relu").eval()
+    for step in berncert.freeze(network, (2, 8, 8)).steps:
+        assert not any(tensor.requires_grad for tensor in step.operation.tensors().values())
+
+
 def test_the_loss_of_a_box_is_that_of_the_ball_that_it_is() -> None:
     head, x = build_head("polynomial", 3, 4, degree=2).layers, 0.3 + 0.4 * torch.rand(10, 3)
     labels = torch.arange(10) % 4

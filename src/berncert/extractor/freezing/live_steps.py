@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def live_steps(network: nn.Module, images: Tensor) -> tuple[Tensor, Sequence[Ste
     translator = Translator(root, tuple(images.shape[1:]), BATCH)
     translator.modules = {name: stand_ins.get(part, part) for name, part in translator.modules.items()}
     steps = translator.translate(trace(root))
-    return features, [_in_dtype(step, images) for step in steps]
+    return features, [replace(step, operation=step.operation.to(images.dtype, images.device)) for step in steps]
 
 
 def _refuse(network: nn.Module) -> None:
@@ -81,8 +82,3 @@ def _with_statistics(layer: Any, value: Tensor) -> nn.Module:
     stand_in._forward_pre_hooks = {}
     stand_in.training = False
     return stand_in
-
-
-def _in_dtype(step: Step, like: Tensor) -> Step:
-    operation = step.operation.to(like.dtype, like.device)
-    return Step(operation, step.inputs, step.name, step.layer)
