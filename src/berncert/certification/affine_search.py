@@ -11,7 +11,7 @@ import numpy as np
 from berncert.certification.box_search import Answers, Questions, Watched, usable_cores
 from berncert.certification.kernels.affine import AffineMemory, AffineProblem, affine_value, certify_affine_rows
 from berncert.certification.kernels.problem import LARGEST_COEFFICIENT, Samples
-from berncert.certification.kernels.sums import pose_sum
+from berncert.certification.kernels.sum_problem import pose_sum
 from berncert.certification.kernels.tensor import ROUNDOFF
 from berncert.certification.range_search import Found
 from berncert.certification.sum_search import SumSearch

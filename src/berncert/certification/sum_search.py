@@ -10,11 +10,12 @@ import numpy as np
 
 from berncert.certification.box_search import Answers, Questions, Watched, usable_cores
 from berncert.certification.kernels.problem import Samples
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem, allocate_sum, pose_sum
 from berncert.certification.kernels.sum_range import range_sum_rows
 from berncert.certification.kernels.sum_search import certify_sum_rows
 from berncert.certification.kernels.sum_tree import Tree, allocate_tree
 from berncert.certification.kernels.sum_wanted import wanted_sum_rows
-from berncert.certification.kernels.sums import SumMemory, SumProblem, allocate_sum, pose_sum, sum_at
+from berncert.certification.kernels.sums import sum_at
 from berncert.certification.range_search import Found
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats, Ints

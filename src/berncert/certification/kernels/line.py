@@ -17,6 +17,7 @@ from berncert.foundation.arrays import Floats
 
 MOST_CELLS = 400  # of one interval; then what is left counts with the bounds that it has
 MOST_HALVINGS = 40
+MOST_SHAVINGS = 5  # halvings of an interval whose ends are moved inwards
 NEWTON_STEPS = 8
 
 
@@ -138,49 +139,21 @@ def least_on_line(
         left, right, depth = ends[height, 0], ends[height, 1], ends[height, 2]
         h = right - left
         side = 1.0 if left >= x0 else -1.0
-        from_left, from_right = left - about, right - about
-        cost_left = pull * cost_at(left - x0, w, p) if pull > 0.0 else 0.0
-        cost_right = pull * cost_at(right - x0, w, p) if pull > 0.0 else 0.0
-        at_left = cost_left + price * (b[0] - bend * from_left * from_left)
-        at_right = cost_right + price * (b[n] - bend * from_right * from_right)
+        at_left, at_right, slope_left, slope_right, slack = cell_ends(
+            b, n, left, right, depth, largest, bend, about, x0, w, p, pull, price, side
+        )
         if at_left < best:
-            best, where, best_value = at_left, left, b[0] - bend * from_left * from_left
+            best, where, best_value = at_left, left, b[0] - bend * (left - about) * (left - about)
         if at_right < best:
-            best, where, best_value = at_right, right, b[n] - bend * from_right * from_right
-        far = max(abs(from_left), abs(from_right))
-        slack = price * ((2.0 * n * depth + 12.0 * n * n + 16.0 * n + 64.0) * largest + bend * far * (64.0 * far + 8.0))
-        slope_left, slope_right = 0.0, 0.0
-        if pull > 0.0:
-            slope_left = pull * cost_slope(left - x0, w, p, side)
-            slope_right = pull * cost_slope(right - x0, w, p, side)
-            slack += (8.0 * p + 64.0) * (1.0 + p * p) * max(cost_left, cost_right)
-            slack += 4.0 * max(abs(slope_left), abs(slope_right))
-        slack *= ROUNDOFF
+            best, where, best_value = at_right, right, b[n] - bend * (right - about) * (right - about)
         if not h > 0.0:
             closed = min(closed, min(at_left, at_right) - slack)
             continue
-        flattest, steepest = np.inf, -np.inf
-        for k in range(n):
-            flattest = min(flattest, b[k + 1] - b[k])
-            steepest = max(steepest, b[k + 1] - b[k])
-        fall = price * (n * flattest - 2.0 * bend * from_right * h) + slope_left * h
-        rise = price * (n * steepest - 2.0 * bend * from_left * h) + slope_right * h
-        lower = max(at_left + min(0.0, fall), at_right - max(0.0, rise))
+        lower = below_slopes(
+            b, n, h, bend, left - about, right - about, price, at_left, at_right, slope_left, slope_right
+        )
         if lower < best - tolerance:
-            hollow, hump = np.inf, -np.inf  # the least and the greatest second derivative by s
-            for k in range(n - 1):
-                bow = (b[k + 2] - b[k + 1]) - (b[k + 1] - b[k])
-                hollow = min(hollow, bow)
-                hump = max(hump, bow)
-            if n == 1:
-                hollow = hump = 0.0
-            hollow = price * (n * (n - 1) * hollow - 2.0 * bend * h * h)
-            hump = price * (n * (n - 1) * hump - 2.0 * bend * h * h)
-            if pull > 0.0:
-                one = cost_curvature(left - x0, w, p)
-                two = cost_curvature(right - x0, w, p)
-                hollow += pull * min(one, two) * h * h
-                hump += pull * max(one, two) * h * h
+            hollow, hump = bowing(b, n, left, right, bend, x0, w, p, pull, price)
             lower = max(lower, min(at_left, at_right) - 0.125 * max(0.0, hump))
             if lower < best - tolerance:
                 s = 0.5
@@ -226,6 +199,167 @@ def least_on_line(
     if p < np.inf:
         best_cost = cost_at(where - x0, w, p)
     return closed, where, best_cost, best_value
+
+
+@part
+def cell_ends(
+    b: Floats,
+    n: int,
+    left: float,
+    right: float,
+    depth: float,
+    largest: float,
+    bend: float,
+    about: float,
+    x0: float,
+    w: float,
+    p: float,
+    pull: float,
+    price: float,
+    side: float,
+) -> tuple[float, float, float, float, float]:
+    """Of a cell: the values at its ends, the slopes there of the price for distance, and what rounding can do."""
+    from_left, from_right = left - about, right - about
+    cost_left = pull * cost_at(left - x0, w, p) if pull > 0.0 else 0.0
+    cost_right = pull * cost_at(right - x0, w, p) if pull > 0.0 else 0.0
+    at_left = cost_left + price * (b[0] - bend * from_left * from_left)
+    at_right = cost_right + price * (b[n] - bend * from_right * from_right)
+    far = max(abs(from_left), abs(from_right))
+    slack = price * ((2.0 * n * depth + 12.0 * n * n + 16.0 * n + 64.0) * largest + bend * far * (64.0 * far + 8.0))
+    slope_left, slope_right = 0.0, 0.0
+    if pull > 0.0:
+        slope_left = pull * cost_slope(left - x0, w, p, side)
+        slope_right = pull * cost_slope(right - x0, w, p, side)
+        slack += (8.0 * p + 64.0) * (1.0 + p * p) * max(cost_left, cost_right)
+        slack += 4.0 * max(abs(slope_left), abs(slope_right))
+    return at_left, at_right, slope_left, slope_right, slack * ROUNDOFF
+
+
+@part
+def below_slopes(
+    b: Floats,
+    n: int,
+    h: float,
+    bend: float,
+    from_left: float,
+    from_right: float,
+    price: float,
+    at_left: float,
+    at_right: float,
+    slope_left: float,
+    slope_right: float,
+) -> float:
+    """The bound of a cell by its values at the ends, the least slope and the greatest."""
+    flattest, steepest = np.inf, -np.inf
+    for k in range(n):
+        flattest = min(flattest, b[k + 1] - b[k])
+        steepest = max(steepest, b[k + 1] - b[k])
+    fall = price * (n * flattest - 2.0 * bend * from_right * h) + slope_left * h
+    rise = price * (n * steepest - 2.0 * bend * from_left * h) + slope_right * h
+    return max(at_left + min(0.0, fall), at_right - max(0.0, rise))
+
+
+@part
+def bowing(
+    b: Floats,
+    n: int,
+    left: float,
+    right: float,
+    bend: float,
+    x0: float,
+    w: float,
+    p: float,
+    pull: float,
+    price: float,
+) -> tuple[float, float]:
+    """The least and the greatest second derivative on a cell, by s from 0 to 1."""
+    hollow, hump = np.inf, -np.inf
+    for k in range(n - 1):
+        bow = (b[k + 2] - b[k + 1]) - (b[k + 1] - b[k])
+        hollow = min(hollow, bow)
+        hump = max(hump, bow)
+    if n == 1:
+        hollow = hump = 0.0
+    h = right - left
+    hollow = price * (n * (n - 1) * hollow - 2.0 * bend * h * h)
+    hump = price * (n * (n - 1) * hump - 2.0 * bend * h * h)
+    if pull > 0.0:
+        one = cost_curvature(left - x0, w, p)
+        two = cost_curvature(right - x0, w, p)
+        hollow += pull * min(one, two) * h * h
+        hump += pull * max(one, two) * h * h
+    return hollow, hump
+
+
+@part
+def shave_side(
+    c: Floats,
+    n: int,
+    low: float,
+    high: float,
+    bend: float,
+    about: float,
+    x0: float,
+    w: float,
+    p: float,
+    pull: float,
+    price: float,
+    enough: float,
+    upper_end: bool,
+    cells: Floats,
+    ends: Floats,
+) -> float:
+    """From one end of the interval, how far the function is proven to be at least `enough`: where to end it instead.
+
+    It is the other end if the function is never less.
+    """
+    largest = 0.0
+    for k in range(n + 1):
+        cells[0, k] = c[k]
+        largest = max(largest, abs(c[k]))
+    ends[0, 0], ends[0, 1], ends[0, 2] = low, high, 0.0
+    height = 1
+    if pull > 0.0 and p != 2.0 and low < x0 < high:
+        halve(cells, ends, 0, n, (x0 - low) / (high - low), x0)
+        if upper_end:
+            swap(cells, ends, 0, n)
+        height = 2
+    while height > 0:
+        height -= 1
+        b = cells[height]
+        left, right, depth = ends[height, 0], ends[height, 1], ends[height, 2]
+        side = 1.0 if left >= x0 else -1.0
+        at_left, at_right, slope_left, slope_right, slack = cell_ends(
+            b, n, left, right, depth, largest, bend, about, x0, w, p, pull, price, side
+        )
+        outer = right if upper_end else left
+        if not (at_right if upper_end else at_left) - slack >= enough:
+            return outer
+        lower = below_slopes(
+            b, n, right - left, bend, left - about, right - about, price, at_left, at_right, slope_left, slope_right
+        )
+        if lower - slack < enough:
+            _, hump = bowing(b, n, left, right, bend, x0, w, p, pull, price)
+            lower = max(lower, min(at_left, at_right) - 0.125 * max(0.0, hump))
+        if lower - slack >= enough:
+            continue
+        middle = 0.5 * (left + right)
+        if depth >= MOST_SHAVINGS or not left < middle < right:
+            return outer
+        halve(cells, ends, height, n, 0.5, middle)
+        if upper_end:
+            swap(cells, ends, height, n)
+        height += 2
+    return low if upper_end else high
+
+
+@part
+def swap(cells: Floats, ends: Floats, at: int, n: int) -> None:
+    """Exchange a cell and the next one."""
+    for k in range(n + 1):
+        cells[at, k], cells[at + 1, k] = cells[at + 1, k], cells[at, k]
+    for k in range(3):
+        ends[at, k], ends[at + 1, k] = ends[at + 1, k], ends[at, k]
 
 
 @part

@@ -11,21 +11,23 @@ import numpy as np
 
 from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.distance import length
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
 from berncert.certification.kernels.sums import (
-    SumMemory,
-    SumProblem,
     cut_terms,
     lay_lines,
     least_of_lines,
     line_value,
     margin_at,
     share_bends,
+    shave,
 )
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Floats
 
 CLIMBS = 40  # prices tried in one climb
 ROUNDS = 4  # centres tried for one box
+MOST_ROUNDS = 12  # ... while the box shrinks
+SHAVED = 1.0  # of the logarithm of a box's volume is worth another round
 BISECTIONS = 16  # distances tried, for p = inf
 LINES = 0.05  # of the tolerance may be lost on the lines
 
@@ -89,12 +91,13 @@ def bound_distance(
         span = 1.0
     for j in range(x0.size):
         memory.scale[j] = weight[j] / span
-    clip_centre(memory, memory.centre)
-    cut_terms(problem, memory)
     top = (goal / span) ** p * (1.0 + (4.0 * p + 64.0) * ROUNDOFF) if goal < np.inf else np.inf
     bound, axis, place = known, -1, 0.0
-    last = -1.0
-    for turn in range(ROUNDS):
+    last, fallen = -1.0, 1.0
+    for turn in range(MOST_ROUNDS):
+        clip_centre(memory, memory.centre if turn == 0 else memory.kept)
+        if fallen > 0.0:
+            cut_terms(problem, memory)
         constant = lay_lines(problem, memory) - problem.rounding - problem.error
         share_bends(problem, memory, x0, 1.0, price)
         least, _, _ = least_of_lines(problem, memory, x0, constant, 0.0, 1.0, 0.0)
@@ -102,15 +105,21 @@ def bound_distance(
             return np.inf, price, -1, 0.0
         best, price, share = climb(problem, memory, x0, constant, top, price)
         found = span * best ** (1.0 / p) * (1.0 - (2.0 * p + 32.0) * ROUNDOFF) if best > 0.0 else 0.0
-        if found > bound or axis < 0:
-            bound = max(bound, found)
-            axis, place = worst_axis(problem, memory, x0, 1.0, price, share)
-        if bound >= goal or not bends_together(problem) or best <= last * (1.0 + 0.01 * problem.tolerance):
+        bound = max(bound, found)
+        axis, place = worst_axis(problem, memory, x0, 1.0, price, share)
+        if bound >= goal or turn + 1 == MOST_ROUNDS:
+            break
+        fallen = 0.0
+        if top < np.inf:
+            total, _, _ = least_of_lines(problem, memory, x0, constant, 1.0, price, 0.0)
+            fallen = shave(problem, memory, x0, 1.0, price, total, top)
+            if fallen == np.inf:
+                return np.inf, price, -1, 0.0
+        stale = turn + 1 >= ROUNDS or best <= last * (1.0 + 0.01 * problem.tolerance)
+        if fallen < SHAVED and (stale or not bends_together(problem)):
             break
         last = best
-        if turn + 1 < ROUNDS:
-            clip_centre(memory, memory.kept)
-    return bound, price, axis, place
+    return bound, price, axis, place_inside(memory, axis, place)
 
 
 @part
@@ -215,10 +224,16 @@ def worst_axis(
             wide, widest = j, bent
     if axis < 0 and wide >= 0:
         axis, place = wide, 0.5 * (memory.low[wide] + memory.high[wide])
-    if axis >= 0:
-        width = memory.high[axis] - memory.low[axis]
-        place = min(memory.high[axis] - 0.1 * width, max(memory.low[axis] + 0.1 * width, place))
-    return axis, place
+    return axis, place_inside(memory, axis, place)
+
+
+@part
+def place_inside(memory: SumMemory, axis: int, place: float) -> float:
+    """The place, moved away from the ends of the box's interval."""
+    if axis < 0:
+        return place
+    width = memory.high[axis] - memory.low[axis]
+    return min(memory.high[axis] - 0.1 * width, max(memory.low[axis] + 0.1 * width, place))
 
 
 @part

@@ -10,9 +10,10 @@ from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIME
 from berncert.certification.kernels.sum_bounds import bound_value
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
 from berncert.certification.kernels.sum_search import begin_sum
 from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
-from berncert.certification.kernels.sums import SumMemory, SumProblem, cut_terms, margin_at, margin_of
+from berncert.certification.kernels.sums import cut_terms, margin_at, margin_of
 from berncert.certification.kernels.tensor import copy
 from berncert.foundation.arrays import Flags, Floats, Ints
 
@@ -94,7 +95,7 @@ def least_of_sum(
     allowed = problem.tolerance * spread + noise
     copy(memory.affine.start, x0.size, point)
     best = margin_at(problem, memory, point)
-    tree.counts[0] = tree.counts[1] = 0
+    tree.counts[:] = 0
     push(tree, plant(tree, -1, -1, 0.0, 0.0, 0, -np.inf, 0.0))
     closed = np.inf
     boxes = x0.size - x0.size
@@ -116,7 +117,7 @@ def least_of_sum(
             child = box if axis == ROOT else halve(tree, box, piece)
             boxes += 1
             clock[BOXES] = boxes
-            find_box(tree, child, low, high, memory.box_low, memory.box_high)
+            find_box(tree, child, low, high, memory)
             copy(point, x0.size, memory.centre)
             tree.bound[child], axis_of, tree.place[child] = bound_value(
                 problem, memory, x0, weight, target, 0.1 * allowed, least

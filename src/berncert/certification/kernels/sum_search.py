@@ -15,8 +15,9 @@ from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, ROW, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIE, TIME, WHOLE_CUBE
 from berncert.certification.kernels.sum_bounds import bound_distance
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
-from berncert.certification.kernels.sums import SumMemory, SumProblem, margin_at, margin_of, sum_at
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, keep_ends, plant, pop, push
+from berncert.certification.kernels.sums import margin_at, margin_of, sum_at
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Flags, Floats, Ints
 
@@ -190,14 +191,15 @@ def look(
     witness: Floats,
 ) -> float:
     """Bound a box of the tree and look for a witness where its relaxation is nearest: the new `upper`."""
-    find_box(tree, box, low, high, memory.box_low, memory.box_high)
+    moved = find_box(tree, box, low, high, memory)
     margin_of(problem, memory, predicted, tree.rival[box])
     goal = upper * (1.0 - SPENT * problem.tolerance) if target == np.inf else target
     copy(memory.affine.start if upper == np.inf else witness, x0.size, memory.centre)
     bound, price, axis, place = bound_distance(
         problem, memory, x0, weight, min(upper, target), goal, tree.bound[box], tree.price[box]
     )
-    tree.bound[box] = max(bound, tree.bound[box])
+    moved = keep_ends(tree, box, memory) or moved
+    tree.bound[box] = max(min(bound, goal) if moved else bound, tree.bound[box])
     tree.price[box], tree.axis[box], tree.place[box] = price, axis if axis >= 0 else FINAL, place
     if tree.bound[box] >= goal:
         return upper

@@ -10,9 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from berncert.certification.kernels.compiled import part
+from berncert.certification.kernels.sum_problem import SumMemory
 from berncert.certification.kernels.tensor import copy
 from berncert.foundation.arrays import Floats, Ints
 
+ENDS = 8  # intervals that there is room for, for each box
+KEPT = 0.9  # of its width; an interval that was shortened less is not kept
 ROOT, FINAL = -2, -1
 """Instead of the axis to halve: a box that was not looked at yet, and one that cannot be halved."""
 
@@ -22,7 +25,7 @@ class Tree(NamedTuple):
 
     heap: Ints
     counts: Ints
-    """(2,): of the boxes, and of those on the heap."""
+    """(3,): of the boxes, of those on the heap, and of the intervals."""
     parent: Ints
     cut_axis: Ints
     cut_low: Floats
@@ -35,16 +38,29 @@ class Tree(NamedTuple):
     """Where to halve it: the axis, ROOT or FINAL,"""
     place: Floats
     """and the place along it."""
+    first_end: Ints
+    last_end: Ints
+    """Which of the intervals below belong to a box, inside which its ends were moved."""
+    end_axis: Ints
+    end_low: Floats
+    end_high: Floats
 
 
 def allocate_tree(boxes: int) -> Tree:
     """Room for so many boxes; what is never touched is never given by the operating system."""
-    ints = [np.empty(boxes, np.int64) for _ in range(5)]
-    floats = [np.empty(boxes) for _ in range(5)]
-    counts = np.zeros(2, np.int64)
+
+    def ints(count: int = boxes) -> Ints:
+        return np.empty(count, np.int64)
+
+    def floats(count: int = boxes) -> Floats:
+        return np.empty(count)
+
+    ends = ENDS * boxes
     return Tree(
-        ints[0], counts, ints[1], ints[2], floats[0], floats[1], ints[3], floats[2], floats[3], ints[4], floats[4]
-    )
+        heap=ints(), counts=np.zeros(3, np.int64), parent=ints(), cut_axis=ints(), cut_low=floats(), cut_high=floats(),
+        rival=ints(), bound=floats(), price=floats(), axis=ints(), place=floats(), first_end=ints(), last_end=ints(),
+        end_axis=ints(ends), end_low=floats(ends), end_high=floats(ends),
+    )  # fmt: skip
 
 
 @part
@@ -54,6 +70,7 @@ def plant(tree: Tree, parent: int, axis: int, low: float, high: float, rival: in
     tree.counts[0] += 1
     tree.parent[i], tree.cut_axis[i], tree.cut_low[i], tree.cut_high[i] = parent, axis, low, high
     tree.rival[i], tree.bound[i], tree.price[i], tree.axis[i], tree.place[i] = rival, bound, price, ROOT, 0.0
+    tree.first_end[i] = tree.last_end[i] = tree.counts[2]
     return int(i)
 
 
@@ -104,12 +121,44 @@ def pop(tree: Tree) -> int:
 
 
 @part
-def find_box(tree: Tree, box: int, low: Floats, high: Floats, box_low: Floats, box_high: Floats) -> None:
-    """Write a box of the tree, whose root's box is low to high, to box_low and box_high."""
+def find_box(tree: Tree, box: int, low: Floats, high: Floats, memory: SumMemory) -> bool:
+    """Make a box of the tree, whose root's box is low to high, the one at hand.
+
+    Whether ends of it were moved: then it is less than was halved, without points that are not near enough to matter.
+    """
+    box_low, box_high = memory.box_low, memory.box_high
     copy(low, low.size, box_low)
     copy(high, high.size, box_high)
-    while tree.parent[box] >= 0:
+    moved = False
+    while box >= 0:
         j = tree.cut_axis[box]
-        box_low[j] = max(box_low[j], tree.cut_low[box])
-        box_high[j] = min(box_high[j], tree.cut_high[box])
+        if j >= 0:
+            box_low[j] = max(box_low[j], tree.cut_low[box])
+            box_high[j] = min(box_high[j], tree.cut_high[box])
+        for i in range(tree.first_end[box], tree.last_end[box]):
+            moved = True
+            j = tree.end_axis[i]
+            box_low[j] = max(box_low[j], tree.end_low[i])
+            box_high[j] = min(box_high[j], tree.end_high[i])
         box = tree.parent[box]
+    copy(box_low, low.size, memory.path_low)
+    copy(box_high, low.size, memory.path_high)
+    return moved
+
+
+@part
+def keep_ends(tree: Tree, box: int, memory: SumMemory) -> bool:
+    """Remember where the ends of the box at hand were moved, as far as there is room; whether any were."""
+    moved = False
+    tree.first_end[box] = tree.counts[2]
+    for j in range(memory.box_low.size):
+        low, high = memory.box_low[j], memory.box_high[j]
+        if low > memory.path_low[j] or high < memory.path_high[j]:
+            moved = True
+            much = high - low < KEPT * (memory.path_high[j] - memory.path_low[j])
+            if much and tree.counts[2] < tree.end_axis.size:
+                i = tree.counts[2]
+                tree.counts[2] += 1
+                tree.end_axis[i], tree.end_low[i], tree.end_high[i] = j, low, high
+    tree.last_end[box] = tree.counts[2]
+    return moved

@@ -15,9 +15,10 @@ from berncert.certification.kernels.problem import Samples
 from berncert.certification.kernels.rows import BOXES, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIME, WHOLE_CUBE
 from berncert.certification.kernels.sum_bounds import bound_distance
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
 from berncert.certification.kernels.sum_search import BACKWARDS, SPENT, begin_sum
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
-from berncert.certification.kernels.sums import SumMemory, SumProblem, margin_at, margin_of, mix_classes, sum_at
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, keep_ends, plant, pop, push
+from berncert.certification.kernels.sums import margin_at, margin_of, mix_classes, sum_at
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Flags, Floats, Ints
 
@@ -81,7 +82,7 @@ def nearest_wanted_sum(
         witness[j] = np.nan
         memory.x[j] = memory.affine.start[j]
     upper = seek_sum(problem, memory, x0, low, high, weight, wanted, np.inf, witness)
-    tree.counts[0] = tree.counts[1] = 0
+    tree.counts[:] = 0
     push(tree, plant(tree, -1, -1, 0.0, 0.0, -1, 0.0, 0.0))
     closed = np.inf
     boxes = x0.size - x0.size
@@ -134,7 +135,7 @@ def look_wanted(
     witness: Floats,
 ) -> float:
     """Bound a box by means of classes, each with more of the one that is strongest where the last was nearest."""
-    find_box(tree, box, low, high, memory.box_low, memory.box_high)
+    moved = find_box(tree, box, low, high, memory)
     goal = upper * (1.0 - SPENT * problem.tolerance)
     best, price, axis, place = tree.bound[box], tree.price[box], FINAL, 0.0
     for j in range(x0.size):
@@ -158,6 +159,8 @@ def look_wanted(
         for k in range(memory.mix.size):
             memory.mix[k] *= 0.5
         memory.mix[rival] += 0.5
+    if keep_ends(tree, box, memory) or moved:
+        best = min(best, goal)
     tree.bound[box], tree.price[box], tree.axis[box], tree.place[box] = best, price, axis, place
     if best >= goal:
         return upper

@@ -11,208 +11,22 @@ order near it: where the price for distance is bent more than M, the bound is th
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 import numpy as np
 
-from berncert.certification.kernels.affine import AffineMemory
 from berncert.certification.kernels.compiled import kernel, part
 from berncert.certification.kernels.line import (
-    MOST_HALVINGS,
     add_elevated,
     cost_at,
     curve_at,
     least_on_line,
     restrict_axis,
+    shave_side,
 )
-from berncert.certification.kernels.problem import LARGEST_COEFFICIENT
+from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
 from berncert.certification.kernels.tensor import ROUNDOFF, basis, contract, copy, value_and_gradient, value_at
 from berncert.foundation.arrays import Floats, Ints
 
 MOST_SHIFTED = 8.0  # how much more than its part an axis takes over from one that can bear nothing
-
-
-class SumProblem(NamedTuple):
-    """A sum whose numbers are scaled, by a power of two, to magnitudes of at most 1."""
-
-    weight: Floats
-    """(K, d)"""
-    bias: Floats
-    """(K,)"""
-    coefficients: Floats
-    """(K, n): the coefficients of all terms, one after the other."""
-    begin: Ints
-    """(T + 1,): where each term begins among the coefficients."""
-    axes: Ints
-    """The axes of all terms, one term after the other."""
-    sizes: Ints
-    """The number of coefficients along each of them."""
-    place: Ints
-    """(T + 1,): where each term begins among the axes."""
-    degree: Ints
-    """(d,): the greatest degree along each axis, 1 where no term takes it."""
-    flattest: Floats
-    """(K, d): no slope of a class along an axis is below this, anywhere in the cube."""
-    steepest: Floats
-    """(K, d): and none is above this."""
-    norm: float
-    tolerance: float
-    max_boxes: int
-    rounding: float
-    """No margin computed in float64, here or by `SumHead`, is further than this from the exact one."""
-    error: float
-    """No minorant is further than this from what it would be without rounding."""
-
-
-class SumMemory(NamedTuple):
-    """Room for one thread to work in."""
-
-    affine: AffineMemory
-    mix: Floats
-    """(K,): the margin at hand is the sum of the classes with these factors."""
-    margin: Floats
-    """Its coefficients on the whole cube."""
-    cut: Floats
-    """... and on the box at hand."""
-    slope: Floats
-    """(d,): the slope of its affine part."""
-    lines: Floats
-    """(d, n + 1): the minorant along each axis, on the box."""
-    together: Floats
-    """(P,): for each pair of axes of a term, a bound on the mixed second derivative on the box."""
-    load: Floats
-    """(d,): the sum of these over the pairs of an axis."""
-    bear: Floats
-    """(d,): the greatest bend that moves the axis nowhere, as far as a few points show."""
-    bend: Floats
-    """(d,): times the square of the way from the centre, it is subtracted from the line."""
-    box_low: Floats
-    """(d,): the box at hand."""
-    box_high: Floats
-    low: Floats
-    """(d,): the part of it that is near enough to matter."""
-    high: Floats
-    centre: Floats
-    least: Floats
-    """(d,): where the minorant with its price for distance is least, axis by axis."""
-    before: Floats
-    """(d,): the same at a lower price of the margin, where the minorant is above 0."""
-    after: Floats
-    """(d,): ... and at a higher one, where it is not."""
-    kept: Floats
-    """(d,): ... and at the price that gave the best bound."""
-    x: Floats
-    gradient: Floats
-    scale: Floats
-    here: Floats
-    there: Floats
-    scratch: Floats
-    point: Floats
-    partial: Floats
-    cells: Floats
-    ends: Floats
-    work: Floats
-
-
-def pose_sum(
-    weight: Floats,
-    bias: Floats,
-    terms: list[tuple[tuple[int, ...], Floats]],
-    *,
-    norm: float,
-    tolerance: float,
-    max_boxes: int,
-) -> tuple[SumProblem, int]:
-    """The problem of a (K, d) weight, a (K,) bias and terms, all taken as exact; and the exponent of its scale."""
-    parts = [weight, bias, *(c for _, c in terms)]
-    largest = float(max(np.abs(piece).max() for piece in parts))
-    if not largest < LARGEST_COEFFICIENT:
-        raise ValueError(
-            f"expected weights, biases and coefficients below 2^1000 in magnitude, got {largest:g}, which overflows "
-            "when logits are compared; divide the logits by a constant, which changes no class"
-        )
-    exponent = math.frexp(largest)[1]
-    classes, dim = weight.shape
-    weight, bias = np.ldexp(weight, -exponent), np.ldexp(bias, -exponent)
-    begin = np.cumsum([0, *(c[0].size for _, c in terms)])
-    flat = np.empty((classes, int(begin[-1])))
-    for (_, c), first in zip(terms, begin, strict=False):
-        np.ldexp(c.reshape(classes, -1), -exponent, out=flat[:, first : first + c[0].size])
-    axes = np.array([axis for chosen, _ in terms for axis in chosen], np.int64)
-    sizes = np.array([size for _, c in terms for size in c.shape[1:]], np.int64)
-    degree = np.ones(dim, np.int64)
-    np.maximum.at(degree, axes, sizes - 1)
-    flattest, steepest = _slope_ranges(weight, flat, terms, begin)
-    problem = SumProblem(
-        weight, bias, flat, begin, axes, sizes, np.cumsum([0, *(len(chosen) for chosen, _ in terms)]), degree,
-        flattest, steepest, norm, tolerance, max_boxes, *_errors(weight, bias, flat, terms, begin, exponent),
-    )  # fmt: skip
-    return problem, exponent
-
-
-def _slope_ranges(
-    weight: Floats, flat: Floats, terms: list[tuple[tuple[int, ...], Floats]], begin: Ints
-) -> tuple[Floats, Floats]:
-    """The least and greatest slope of each class along each axis: those of the control nets, rounded outwards."""
-    low, high = weight.copy(), weight.copy()
-    for (axes, c), first in zip(terms, begin, strict=False):
-        net = flat[:, first : first + c[0].size].reshape(c.shape)
-        for number, axis in enumerate(axes):
-            slopes = np.diff(net, axis=number + 1).reshape(len(net), -1) * (c.shape[number + 1] - 1)
-            low[:, axis] += slopes.min(axis=1)
-            high[:, axis] += slopes.max(axis=1)
-    slack = 8 * ROUNDOFF * (1 + sum(2 * max(c.shape[1:]) for _, c in terms)) * (len(terms) + 1)
-    return low - slack, high + slack
-
-
-def _errors(
-    weight: Floats,
-    bias: Floats,
-    flat: Floats,
-    terms: list[tuple[tuple[int, ...], Floats]],
-    begin: Ints,
-    exponent: int,
-) -> tuple[float, float]:
-    """Bounds of the rounding of a margin, and of a minorant: every operation on coefficients is a convex combination.
-
-    The first is twice the law of `SumHead.forward`, and what underflow adds when numbers are tiny. The second counts,
-    for each term, the difference of two classes, its restriction to a box, cross-sections, elevation and addition.
-    """
-    dim, count = weight.shape[1], len(terms)
-    affine = np.abs(bias) + np.abs(weight).sum(axis=1)
-    logit = (dim + count + 2) * affine
-    minorant = 4.0 * (len(bias) + 3 * dim + count + 8) * float(affine.max())
-    top = max((max(c.shape[1:]) for _, c in terms), default=2)
-    for (_, c), first in zip(terms, begin, strict=False):
-        m, degrees = c.ndim - 1, [size - 1 for size in c.shape[1:]]
-        size = np.abs(flat[:, first : first + c[0].size]).max(axis=1)
-        logit = logit + (m * (4 * max(degrees) + 3) + count + 4) * size
-        cutting, crossing = sum(8 * n + 4 for n in degrees), sum(4 * n + 3 for n in degrees)
-        steps = len(bias) + 4 + cutting + 2 * m * crossing + m * (4 * top + count + dim + 8)
-        minorant += 2.0 * steps * float(size.max())
-    underflow = math.ldexp(64.0 * (dim + 2 + sum(c.ndim * max(c.shape) for _, c in terms)), -1074 - min(exponent, 0))
-    return 2.02 * ROUNDOFF * float(logit.max()) + underflow, 1.1 * ROUNDOFF * minorant + underflow
-
-
-def allocate_sum(problem: SumProblem) -> SumMemory:
-    """Memory for one thread."""
-    (classes, dim), n = problem.weight.shape, problem.coefficients.shape[1]
-    widest = int(problem.degree.max()) + 1
-    largest = int(np.diff(problem.begin).max(initial=1))
-    axes = int(np.diff(problem.place).max(initial=1))
-    pairs = sum(m * (m - 1) // 2 for m in np.diff(problem.place).tolist())
-    room = (axes + 2) * largest + 16
-    return SumMemory(
-        affine=AffineMemory(*(np.empty(classes) for _ in range(2)), *(np.empty(dim) for _ in range(9))),
-        mix=np.zeros(classes), margin=np.empty(n), cut=np.empty(n), slope=np.empty(dim), lines=np.empty((dim, widest)),
-        together=np.empty(pairs), **{name: np.empty(dim) for name in ("load", "bear", "bend")},
-        **{name: np.empty(dim) for name in ("box_low", "box_high", "low", "high", "centre")},
-        **{name: np.empty(dim) for name in ("least", "before", "after", "kept", "x", "gradient", "scale")},
-        here=np.empty(room), there=np.empty(room),
-        scratch=np.empty((4, widest + 2)), point=np.empty(axes), partial=np.empty(axes),
-        cells=np.empty((MOST_HALVINGS + 6, widest)), ends=np.empty((MOST_HALVINGS + 6, 3)), work=np.empty(widest + 2),
-    )  # fmt: skip
 
 
 @part
@@ -482,9 +296,51 @@ def least_of_lines(
             memory.lines[j], problem.degree[j], memory.low[j], memory.high[j], memory.bend[j], memory.centre[j], x0[j],
             memory.scale[j], problem.norm, pull, price, tolerance, memory.cells, memory.ends, memory.work,
         )  # fmt: skip
-        memory.least[j] = where
+        memory.least[j], memory.floor[j] = where, bound
         total += bound
         size += abs(bound)
         value += piece
         cost += paid
     return total - (d + 8) * ROUNDOFF * size, value, cost
+
+
+@part
+def shave(
+    problem: SumProblem, memory: SumMemory, x0: Floats, pull: float, price: float, total: float, enough: float
+) -> float:
+    """Move the ends of the box inwards, past points where pull norm(..)^p + price margin(x) is at least `enough`.
+
+    `total` is the bound of `least_of_lines`, which was called last, with the same pull and price: where one axis alone
+    exceeds its part of it by what is missing, no choice of the others helps. Returns by how much the logarithm of the
+    volume has fallen; inf if nothing is left of the box.
+    """
+    fallen = 0.0
+    spare = enough - total + 16.0 * ROUNDOFF * (abs(enough) + abs(total))
+    for j in range(memory.low.size):
+        fallen += shave_axis(problem, memory, x0, pull, price, j, spare)
+    return fallen
+
+
+@part
+def shave_axis(
+    problem: SumProblem, memory: SumMemory, x0: Floats, pull: float, price: float, j: int, spare: float
+) -> float:
+    """Move the ends of one axis inwards, past points that cost more than memory.floor by at least `spare`."""
+    low, high = memory.low[j], memory.high[j]
+    if not low < high:
+        return 0.0
+    most = memory.floor[j] + spare + 16.0 * ROUNDOFF * (abs(memory.floor[j]) + abs(spare))
+    one, two = low, high
+    for side in range(2):
+        found = shave_side(
+            memory.lines[j], problem.degree[j], low, high, memory.bend[j], memory.centre[j], x0[j], memory.scale[j],
+            problem.norm, pull, price, most, side == 1, memory.cells, memory.ends,
+        )  # fmt: skip
+        one, two = (found, two) if side == 0 else (one, found)
+    if not one <= two:
+        return np.inf
+    if not (one > low or two < high):
+        return 0.0
+    memory.low[j] = memory.box_low[j] = one
+    memory.high[j] = memory.box_high[j] = two
+    return float(-np.log(max(1e-6, (two - one) / (high - low))))
