@@ -195,6 +195,7 @@ def groups(dim: int, classes: int, scale: float, start: Start, sizes: Sizes) -> 
     Bent within the groups only, it needs no grid in all features: classes * (degree + 1)^group numbers for each group.
     """
     straight = affine(dim, classes, scale, start, sizes)
+    assert isinstance(straight, nn.Linear)
     terms = [
         (axes, nn.Parameter(torch.zeros(classes, *[sizes.degree + 1] * len(axes))))
         for axes in feature_groups(dim, sizes.group)
@@ -261,7 +262,7 @@ def head_size(
         return int(classes * (degree + 1) ** min(dim, 64))
     if kind == "groups":
         sizes = [group] * (dim // group) + [dim % group] * (dim % group > 0)
-        return classes * (dim + 1 + sum((degree + 1) ** min(size, 64) for size in sizes))
+        return int(classes * (dim + 1 + sum((degree + 1) ** min(size, 64) for size in sizes)))
     return width * (dim + 1) + classes * (width + 1) if kind == "mlp" else classes * (dim + 1)
 
 

@@ -332,7 +332,7 @@ def shave_side(
         at_left, at_right, slope_left, slope_right, slack = cell_ends(
             b, n, left, right, depth, largest, bend, about, x0, w, p, pull, price, side
         )
-        outer = right if upper_end else left
+        outer: float = right if upper_end else left
         if not (at_right if upper_end else at_left) - slack >= enough:
             return outer
         lower = below_slopes(

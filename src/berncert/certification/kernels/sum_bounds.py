@@ -233,7 +233,8 @@ def place_inside(memory: SumMemory, axis: int, place: float) -> float:
     if axis < 0:
         return place
     width = memory.high[axis] - memory.low[axis]
-    return min(memory.high[axis] - 0.1 * width, max(memory.low[axis] + 0.1 * width, place))
+    inside: float = min(memory.high[axis] - 0.1 * width, max(memory.low[axis] + 0.1 * width, place))
+    return inside
 
 
 @part

@@ -18,7 +18,7 @@ from berncert.extractor import line_kernels
 from berncert.extractor.bounds.spectral_norm import UNIT
 
 CELLS = 32
-"""Into so many parts an interval is divided where a curve is enclosed: the lines then lose a thousandth of its own sag."""
+"""Into so many parts an interval is divided where a curve is enclosed: the lines lose a thousandth of its own sag."""
 TINY = 1e-280
 """More than all that is lost where numbers become too small for a float."""
 
