@@ -25,7 +25,9 @@ def draw(record: dict[str, Any], path: Path) -> None:
         _panel(panel, row[norm], FIRST[norm])
         panel.set_title(f"{title}, radius in units of the pixels", loc="left", fontsize=10, color=INK)
     panels[0].set_ylabel("accuracy, %")
-    panels[0].legend(frameon=False, fontsize=SMALL, loc="lower left")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), frameon=False, fontsize=SMALL, loc="outside upper right", ncols=3
+    )
     figure.supxlabel(
         f"an ordinary CNN of MNIST, {record['images']} test images: proven (solid), and what PGD leaves (broken)",
         fontsize=SMALL, color=GREY,

@@ -107,9 +107,9 @@ def certify(
     proof: a file to write the proofs to: whoever does not trust this program checks it with `berncert-check`, in exact
         arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
         `Classifier`, the network's weights are in the file, and the claim is about it in real arithmetic.
-    routes: of images, "both", or "global" only. The local route costs about a hundred evaluations of the model for an
-        image; it is left out where the global one has proven a tenth of the distance at which the class would change if
-        the model were affine, as it does for 1-Lipschitz models.
+    routes: of images, "both", or "global" only. The local route costs one or two hundred evaluations of the model
+        for an image; it is left out where the global one has proven a tenth of the distance at which the class would
+        change if the model were affine, as it does for 1-Lipschitz models.
     counterexamples: of images, look for ones of another class, so that `upper` and `witness` are known where one is
         found. It costs about as much as a hundred evaluations.
 
