@@ -216,7 +216,7 @@ class _Trail:
 
     def unfinished(self) -> Ints:
         """The rows for which another radius is worth a trial."""
-        close = (self.failed <= CLOSE * self.proven) | (self.least_left < ENOUGH)
+        close = (self.failed <= CLOSE * (1 + 1e-6) * self.proven) | (self.least_left < ENOUGH)  # steps may be CLOSE
         return np.flatnonzero(~close & (self.radius > 0) & (self.radius < math.inf))
 
     def add(self, rows: Ints, got: Floats, left: Floats) -> None:
