@@ -11,7 +11,14 @@ import numpy as np
 
 from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.distance import length
-from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
+from berncert.certification.kernels.sum_cells import (
+    climb_cells,
+    lay_cells,
+    least_of_cells,
+    shave_cells,
+    worst_axis_of_cells,
+)
+from berncert.certification.kernels.sum_problem import CELLS, SumMemory, SumProblem
 from berncert.certification.kernels.sums import (
     cut_terms,
     lay_lines,
@@ -27,6 +34,7 @@ from berncert.foundation.arrays import Floats
 CLIMBS = 40  # prices tried in one climb
 ROUNDS = 4  # centres tried for one box
 MOST_ROUNDS = 12  # ... while the box shrinks
+CELL_ROUNDS = 6
 SHAVED = 1.0  # of the logarithm of a box's volume is worth another round
 BISECTIONS = 16  # distances tried, for p = inf
 LINES = 0.05  # of the tolerance may be lost on the lines
@@ -119,7 +127,43 @@ def bound_distance(
         if fallen < SHAVED and (stale or not bends_together(problem)):
             break
         last = best
+    if bound < goal and problem.pairs.size > 0:
+        found, price, axis, place = bound_by_cells(problem, memory, x0, top, price, axis, place)
+        if found > 0.0:
+            bound = max(bound, span * found ** (1.0 / p) * (1.0 - (2.0 * p + 32.0) * ROUNDOFF))
     return bound, price, axis, place_inside(memory, axis, place)
+
+
+@part
+def bound_by_cells(
+    problem: SumProblem, memory: SumMemory, x0: Floats, top: float, price: float, axis: int, place: float
+) -> tuple[float, float, int, float]:
+    """A bound of (norm / R)^p as in `climb`, by cells; its price; and where to halve."""
+    best, tolerance = 0.0, LINES * problem.tolerance / x0.size / CELLS
+    if not 1e-100 < price < 1e100:  # where the margin is worth about as much as its distance
+        price = 1.0 / max(margin_at(problem, memory, memory.affine.start), 1e-9)
+    memory.table.message[:] = 0.0
+    for turn in range(CELL_ROUNDS):
+        clip_centre(memory, memory.kept)
+        cut_terms(problem, memory)
+        constant = lay_lines(problem, memory) - problem.rounding - problem.error
+        lay_cells(problem, memory)
+        share_bends(problem, memory, x0, 1.0, price)
+        found, price = climb_cells(problem, memory, x0, constant, top, price, tolerance)
+        best = max(best, found)
+        if best >= top:
+            break
+        total, noise = least_of_cells(problem, memory, x0, constant, 1.0, price, tolerance)
+        best = max(best, total)
+        axis, place = worst_axis_of_cells(problem, memory, x0, 1.0, price)
+        if best >= top or top == np.inf or turn + 1 == CELL_ROUNDS:
+            break
+        fallen = shave_cells(problem, memory, x0, 1.0, price, total, noise, top)
+        if fallen == np.inf:
+            return np.inf, price, -1, 0.0
+        if fallen < SHAVED:
+            break
+    return best, price, axis, place
 
 
 @part

@@ -11,7 +11,11 @@ from berncert.certification.kernels.affine import AffineMemory
 from berncert.certification.kernels.line import MOST_HALVINGS
 from berncert.certification.kernels.problem import LARGEST_COEFFICIENT
 from berncert.certification.kernels.tensor import ROUNDOFF
-from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.arrays import Flags, Floats, Ints
+
+CELLS = 32
+"""Into so many each axis of a box is divided, to bound terms in two features."""
+MOST_PAIRS = 1024  # for which there is a table of cells: 16 MB
 
 
 class SumProblem(NamedTuple):
@@ -33,6 +37,8 @@ class SumProblem(NamedTuple):
     """(T + 1,): where each term begins among the axes."""
     degree: Ints
     """(d,): the greatest degree along each axis, 1 where no term takes it."""
+    pairs: Ints
+    """(P,): the terms in two features that are bounded by cells: all of them, or none if they are very many."""
     flattest: Floats
     """(K, d): no slope of a class along an axis is below this, anywhere in the cube."""
     steepest: Floats
@@ -46,8 +52,46 @@ class SumProblem(NamedTuple):
     """No minorant is further than this from what it would be without rounding."""
 
 
+class CellTable(NamedTuple):
+    """The pairs of each axis; bounds of each cell and each pair of cells of one box, and messages between them."""
+
+    first_pair: Ints
+    """(d + 1,): where the pairs of each axis begin among the following:"""
+    pair_of: Ints
+    """their numbers, one axis after the other,"""
+    side_of: Ints
+    """whether the axis is the first (0) or the second (1) of the pair's,"""
+    partner: Ints
+    """and the other axis."""
+    nodes: Floats
+    """(degree, k, i): the k-th basis polynomial of a degree at the ends of the cells, i / CELLS."""
+    live: Flags
+    """(P,): whether the pair is in the margin at hand."""
+    count: Ints
+    """(d,): how many pairs of an axis are."""
+    least: Floats
+    """(P, 2, cell, cell): bounds of the pairs of cells; the cell of the first axis comes last in [:, 0], of the second
+    in [:, 1]."""
+    message: Floats
+    """(P, 2, cell): what was moved from a pair to its first and to its second axis."""
+    rest: Floats
+    """(P,): what is left to a pair, at least."""
+    axis: Floats
+    """(d, 3, cell): of each cell what it costs without pairs, and with them, and where in it that is least."""
+    given: Floats
+    """(pairs of one axis, cell)"""
+    lines: Floats
+    """(d, cell, n + 1): the line of an axis on each cell."""
+    strips: Floats
+    """(3, n + 1, CELLS + 1)"""
+    corners: Floats
+    """(3, CELLS + 1, CELLS + 1): a pair and its second derivatives at the corners of the cells."""
+
+
 class SumMemory(NamedTuple):
     """Room for one thread to work in."""
+
+    table: CellTable
 
     affine: AffineMemory
     mix: Floats
@@ -132,10 +176,27 @@ def pose_sum(
     flattest, steepest = _slope_ranges(weight, flat, terms, begin)
     problem = SumProblem(
         weight, bias, flat, begin, axes, sizes, np.cumsum([0, *(len(chosen) for chosen, _ in terms)]), degree,
-        flattest, steepest, norm, tolerance, max_boxes,
+        _pairs([chosen for chosen, _ in terms]), flattest, steepest, norm, tolerance, max_boxes,
         *_errors(weight, bias, flat, terms, begin, exponent),
     )  # fmt: skip
     return problem, exponent
+
+
+def _pairs(chosen: list[tuple[int, ...]]) -> Ints:
+    """The terms in two features, unless they are very many."""
+    pairs = np.array([number for number, axes in enumerate(chosen) if len(axes) == 2], np.int64)
+    return pairs if len(pairs) <= MOST_PAIRS else pairs[:0]
+
+
+def _nodes(degree: int) -> Floats:
+    """The basis polynomials of all degrees up to this one at the ends of the cells, by the recursion of `basis`."""
+    at = np.arange(CELLS + 1) / CELLS
+    table = np.zeros((degree + 1, degree + 1, CELLS + 1))
+    table[0, 0] = 1.0
+    for n in range(1, degree + 1):
+        table[n, 0] = (1.0 - at) * table[n - 1, 0]
+        table[n, 1:] = (1.0 - at) * table[n - 1, 1:] + at * table[n - 1, :-1]
+    return table
 
 
 def _slope_ranges(
@@ -191,6 +252,7 @@ def allocate_sum(problem: SumProblem) -> SumMemory:
     pairs = sum(m * (m - 1) // 2 for m in np.diff(problem.place).tolist())
     room = (axes + 2) * largest + 16
     return SumMemory(
+        table=_allocate_table(problem, widest),
         affine=AffineMemory(*(np.empty(classes) for _ in range(2)), *(np.empty(dim) for _ in range(9))),
         mix=np.zeros(classes), margin=np.empty(n), cut=np.empty(n), slope=np.empty(dim), lines=np.empty((dim, widest)),
         together=np.empty(pairs), **{name: np.empty(dim) for name in ("load", "bear", "bend")},
@@ -200,4 +262,24 @@ def allocate_sum(problem: SumProblem) -> SumMemory:
         here=np.empty(room), there=np.empty(room),
         scratch=np.empty((4, widest + 2)), point=np.empty(axes), partial=np.empty(axes),
         cells=np.empty((MOST_HALVINGS + 6, widest)), ends=np.empty((MOST_HALVINGS + 6, 3)), work=np.empty(widest + 2),
+    )  # fmt: skip
+
+
+def _allocate_table(problem: SumProblem, widest: int) -> CellTable:
+    pairs, dim = len(problem.pairs), len(problem.degree)
+    of_axis: list[list[tuple[int, int, int]]] = [[] for _ in range(dim)]
+    for pair, term in enumerate(problem.pairs.tolist()):
+        one, two = problem.axes[problem.place[term] : problem.place[term] + 2].tolist()
+        of_axis[one].append((pair, 0, two))
+        of_axis[two].append((pair, 1, one))
+    flat = np.array([entry for entries in of_axis for entry in entries], np.int64).reshape(-1, 3)
+    pair_of, side_of, partner = (np.ascontiguousarray(column) for column in flat.T)
+    count = np.array([len(entries) for entries in of_axis], np.int64)
+    bent = dim if pairs else 0
+    return CellTable(
+        first_pair=np.cumsum([0, *count]), pair_of=pair_of, side_of=side_of, partner=partner, nodes=_nodes(widest - 1),
+        live=np.zeros(pairs, np.bool_), count=count, least=np.empty((pairs, 2, CELLS, CELLS)),
+        message=np.empty((pairs, 2, CELLS)), rest=np.empty(pairs), axis=np.empty((bent, 3, CELLS)),
+        given=np.empty((count.max(), CELLS)), lines=np.empty((bent, CELLS, widest)),
+        strips=np.empty((3, widest, CELLS + 1)), corners=np.empty((3, CELLS + 1, CELLS + 1)),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from berncert.certification.kernels.sums import margin_at, margin_of, sum_at
 from berncert.certification.kernels.tensor import ROUNDOFF, copy
 from berncert.foundation.arrays import Flags, Floats, Ints
 
-FEW = 4  # rivals looked at for a first witness
+FEW = 8  # rivals looked at for a first witness
 STEPS = 12  # of one descent
 SPENT = 0.999  # of the tolerance: rounding must not make a row miss it
 BACKWARDS = 30  # halvings of the way back from a point behind the boundary
