@@ -117,5 +117,6 @@ def odd_norm(rng: np.random.Generator) -> float:
 
 def layer_bound(module: nn.Module, shape: tuple[int, ...]) -> LayerBound:
     """What is proven of a module that is one operation."""
-    (operation,) = operations_of(module, shape)
+    with torch.no_grad():  # as `freeze` does
+        (operation,) = operations_of(module, shape)
     return operation.layer_bound(shape)
