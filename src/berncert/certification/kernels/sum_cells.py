@@ -29,7 +29,7 @@ EIGHTH = 0.125 / CELLS**2  # what a curvature of 1 does within a cell, as a part
 def lay_cells(problem: SumProblem, memory: SumMemory) -> None:
     """The terms in two features on the box at hand, by cells; `lay_lines` was called, and bends are not for them."""
     table = memory.table
-    table.pairs_at[:] = 0
+    table.joined[:] = 0
     pair, number = 0, 0
     for term in range(problem.begin.size - 1):
         first = problem.place[term]
@@ -42,7 +42,7 @@ def lay_cells(problem: SumProblem, memory: SumMemory) -> None:
             if largest > 0.0:
                 for side in range(2):
                     j = problem.axes[first + side]
-                    table.pairs_at[j] += 1
+                    table.joined[j] += 1
                     s = part_of(memory.low[j], memory.high[j], memory.centre[j])
                     away_from(table, s, problem.sizes[first + side] - 1, side, memory.work)
                 b = memory.cut[problem.begin[term] : problem.begin[term + 1]]
@@ -51,7 +51,7 @@ def lay_cells(problem: SumProblem, memory: SumMemory) -> None:
             number += 1
         pair += count * (count - 1) // 2
     for j in range(memory.low.size):
-        if table.pairs_at[j] > 0:
+        if table.joined[j] > 0:
             divide_line(memory.lines[j], problem.degree[j], table.lines[j])
 
 
@@ -145,8 +145,7 @@ def second_differences(b: Floats, n: int, m: int, first: bool, out: Floats) -> f
 @part
 def greatest_corner(values: Floats, k: int, i: int) -> float:
     """The greatest of the values at the corners of a cell."""
-    greatest: float = max(max(values[k, i], values[k + 1, i]), max(values[k, i + 1], values[k + 1, i + 1]))
-    return greatest
+    return float(max(max(values[k, i], values[k + 1, i]), max(values[k, i + 1], values[k + 1, i + 1])))
 
 
 @part
@@ -168,7 +167,7 @@ def divide_line(line: Floats, n: int, pieces: Floats) -> None:
 @part
 def end_of_cell(low: float, high: float, k: int) -> float:
     """Where cell k of an interval begins, and the one before it ends."""
-    return high if k == CELLS else min(high, low + (high - low) * (k / CELLS))
+    return high if k == CELLS else float(min(high, low + (high - low) * (k / CELLS)))
 
 
 @part
@@ -192,7 +191,7 @@ def price_cells(
     total, size = 0.0, 0.0
     for j in range(x0.size):
         n, low, high = problem.degree[j], memory.low[j], memory.high[j]
-        cells = CELLS if table.pairs_at[j] > 0 else 1
+        cells = CELLS if table.joined[j] > 0 else 1
         most, noise = 0.0, 0.0
         for k in range(n + 1):
             noise = max(noise, 16.0 * n * ROUNDOFF * abs(memory.lines[j, k]))
@@ -209,7 +208,7 @@ def price_cells(
                 total += bound / price
             else:
                 table.axis[j, UNARY, k], table.axis[j, WHERE, k] = bound / price - noise, where
-        size += (table.pairs_at[j] + 2.0) * most
+        size += (table.joined[j] + 2.0) * most
     return total, size
 
 
@@ -251,7 +250,7 @@ def sum_of_parts(table: CellTable, place: Floats) -> tuple[float, float]:
     """
     total, largest, count = 0.0, 0.0, 0
     for j in range(place.size):
-        if table.pairs_at[j] == 0:
+        if table.joined[j] == 0:
             continue
         belief = table.axis[j, BELIEF]
         copy(table.axis[j, UNARY], CELLS, belief)
@@ -298,7 +297,7 @@ def least_of_cells(
     for sweep in range(2 * SWEEPS):
         for turn in range(x0.size):
             j = turn if sweep % 2 == 0 else x0.size - 1 - turn
-            if table.pairs_at[j] > 0:
+            if table.joined[j] > 0:
                 pass_messages(table, j)
     parts, more = sum_of_parts(table, memory.least)
     noise = 2.0 * (x0.size + table.live.size + 16.0) * ROUNDOFF * (size + more + abs(constant)) * price
@@ -346,7 +345,7 @@ def shave_cells(
     spare = enough - total + 2.0 * noise + 16.0 * ROUNDOFF * (abs(enough) + abs(total))
     for j in range(x0.size):
         low, high = memory.low[j], memory.high[j]
-        if table.pairs_at[j] == 0:
+        if table.joined[j] == 0:
             fallen += shave_axis(problem, memory, x0, pull, price, j, spare)
             continue
         belief = table.axis[j, BELIEF]
@@ -389,7 +388,7 @@ def worst_axis_of_cells(
         lost, at = price * harm[j], 0.5 * (low + high)
         if memory.before[j] != memory.after[j]:
             between = 0.5 * (memory.before[j] + memory.after[j])
-            if table.pairs_at[j] > 0:
+            if table.joined[j] > 0:
                 belief = table.axis[j, BELIEF]
                 jump = price * (belief[cell_of(low, high, between)] - belief[cell_of(low, high, memory.kept[j])])
             else:
@@ -410,7 +409,7 @@ def lost_by_pair(problem: SumProblem, memory: SumMemory, number: int, one: int, 
     b = memory.cut[problem.begin[term] : problem.begin[term + 1]]
     n, m = problem.sizes[problem.place[term]] - 1, problem.sizes[problem.place[term] + 1] - 1
     weights, other = memory.scratch[0], memory.scratch[1]
-    lost: float = -table.rest[number]
+    lost = -table.rest[number]
     lost -= table.message[number, 0, cell_of(memory.low[one], memory.high[one], memory.kept[one])]
     lost -= table.message[number, 1, cell_of(memory.low[two], memory.high[two], memory.kept[two])]
     for corner in range(4):  # the pair less its cross-sections
@@ -423,4 +422,4 @@ def lost_by_pair(problem: SumProblem, memory: SumMemory, number: int, one: int, 
             for c in range(m + 1):
                 value += weights[r] * b[r * (m + 1) + c] * other[c]
         lost += value if corner == 0 or corner == 3 else -value
-    return lost
+    return float(lost)

@@ -67,7 +67,7 @@ class CellTable(NamedTuple):
     """(degree, k, i): the k-th basis polynomial of a degree at the ends of the cells, i / CELLS."""
     live: Flags
     """(P,): whether the pair is in the margin at hand."""
-    pairs_at: Ints
+    joined: Ints
     """(d,): how many pairs of an axis are."""
     least: Floats
     """(P, 2, cell, cell): bounds of the pairs of cells; the cell of the first axis comes last in [:, 0], of the second
@@ -278,7 +278,7 @@ def _allocate_table(problem: SumProblem, widest: int) -> CellTable:
     bent = dim if pairs else 0
     return CellTable(
         first_pair=np.cumsum([0, *count]), pair_of=pair_of, side_of=side_of, partner=partner, nodes=_nodes(widest - 1),
-        live=np.zeros(pairs, np.bool_), pairs_at=count, least=np.empty((pairs, 2, CELLS, CELLS)),
+        live=np.zeros(pairs, np.bool_), joined=count, least=np.empty((pairs, 2, CELLS, CELLS)),
         message=np.empty((pairs, 2, CELLS)), rest=np.empty(pairs), axis=np.empty((bent, 3, CELLS)),
         given=np.empty((count.max(), CELLS)), lines=np.empty((bent, CELLS, widest)),
         strips=np.empty((3, widest, CELLS + 1)), corners=np.empty((3, CELLS + 1, CELLS + 1)),
