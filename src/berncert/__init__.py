@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from berncert.certification.bounds import bounds as bounds
     from berncert.certification.classifier import Classifier as Classifier
     from berncert.certification.exact import certify as certify
+    from berncert.certification.fingerprint import fingerprint as fingerprint
     from berncert.certification.methods import Batch as Batch
     from berncert.certification.methods import Estimate as Estimate
     from berncert.certification.methods import Exact as Exact
@@ -58,6 +59,7 @@ _HOMES = {
     "certification.bounds": ("Ranges", "bounds"),
     "certification.classifier": ("Classifier",),
     "certification.exact": ("certify",),
+    "certification.fingerprint": ("fingerprint",),
     "certification.methods": ("Batch", "Estimate", "Exact", "Randomized"),
     "certification.results": (
         "AttackResults", "Certificates", "Estimates", "ImageCertificates", "ImageEstimates", "RandomizedCertificates",

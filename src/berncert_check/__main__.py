@@ -11,9 +11,7 @@ from berncert_check.checking import ACCEPTED, REJECTED, UNSUPPORTED, check_file
 from berncert_check.proof_file import UnusableError
 from berncert_check.run import check_run
 
-EXITS = (
-    "exit code: 0 all rows are accepted; 1 one is rejected; 2 the file cannot be used; 3 one is unsupported, or none"
-)
+EXITS = "exit code: 0 all rows accepted; 1 one rejected; 2 the file cannot be used; 3 one unsupported, or no rows"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,9 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
                 what = ", ".join([f"class {row.predicted}", shown(row.radius), *row.conditions])
                 print(f"row {row.index}: {row.verdict}, {what}{': ' if row.why else ''}{plain(row.why)}", flush=True)
     except (UnusableError, OSError, MemoryError, RecursionError) as error:
-        print(f"{chosen.run} cannot be used: {plain(str(error) or 'it needs too much memory')}", file=sys.stderr)
+        if not isinstance(error, BrokenPipeError):  # as of `head`, which needs no message
+            print(f"{chosen.run} cannot be used: {plain(str(error) or 'it needs too much memory')}", file=sys.stderr)
         return 2
-    about = f"claims about {plain(row.subject.about)}; model {row.subject.model[:16]}" if row else ""
+    about = f"claims about {plain(row.subject.about)}; fingerprint {row.subject.fingerprint or 'none'}" if row else ""
     print(about or "no rows: nothing is proven")
     for condition, count in conditions.items():
         print(f"{count} of the accepted rows: {condition}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain, pairwise
+from itertools import chain
 from math import lcm, prod
 
 from berncert_check.proof_file import UnsupportedError
 
-MOST_BITS = 1 << 32
-"""Of what `Net.on` keeps, about: long numbers, n^2 of them along an axis of degree n."""
+MOST_WORK = 1 << 40
+"""Along one axis: sums, times the bits of their numbers and 4096 more, which is what one costs; about half a minute."""
 
 
 @dataclass(frozen=True)
@@ -48,50 +48,37 @@ class Net:
         return Net(numbers, self.exponent + more, self.sizes)
 
     def halves(self, axis: int) -> tuple[Net, Net]:
-        """The polynomial on the lower and on the upper half of an axis.
-
-        De Casteljau: with means of neighbours taken n times, the first of each round are the coefficients of the lower
-        half, the last those of the upper half. Sums take the place of means: a round more is a factor of two more.
-        """
-        row, n = self._planes(axis), self.sizes[axis] - 1
-        low, high = [[v << n for v in row[0]]], [[v << n for v in row[-1]]]
-        for done in range(1, n + 1):
-            row = [[a + b for a, b in zip(p, q, strict=True)] for p, q in pairwise(row)]
-            low.append([v << (n - done) for v in row[0]])
-            high.append([v << (n - done) for v in row[-1]])
-        return self._with_planes(axis, low, n), self._with_planes(axis, high[::-1], n)
+        """The polynomial on the lower and on the upper half of an axis."""
+        return self.within(axis, Fraction(0), Fraction(1, 2)), self.within(axis, Fraction(1, 2), Fraction(1))
 
     def within(self, axis: int, low: Fraction, high: Fraction) -> Net:
-        """The polynomial on a part [low, high] of its unit interval along an axis.
+        """The polynomial on a part [low, high] of its unit interval along an axis, whose ends are dyadic.
 
-        Coefficient i is the polynomial's blossom with n - i arguments low and i arguments high (the polar form, which
-        is symmetric and affine in each argument): n rounds of (1 - x) p + x q with these x. Both ends are dyadic.
+        With the differences D_i = sum over k of (-1)^(i - k) C(i, k) b_k, the polynomial is sum C(n, i) D_i x^i. With
+        x = low + width t that is sum C(n, j) E_j width^j t^j, E_j = sum over i of C(n - j, i) D_(j + i) low^i, found by
+        n - j rounds of D_j + low D_(j + 1). The differences E_j width^j are summed up to coefficients again.
         """
-        n, bits = self.sizes[axis] - 1, max(_dyadic(low), _dyadic(high))
-
-        def blended(planes: list[list[int]], x: Fraction) -> list[list[int]]:
-            part = int(x * (1 << bits))
-            rest = (1 << bits) - part
-            return [[rest * u + part * v for u, v in zip(p, q, strict=True)] for p, q in pairwise(planes)]
-
-        below = [self._planes(axis)]
-        for _ in range(n):
-            below.append(blended(below[-1], low))
-        result = []
-        for i in range(n + 1):
-            planes = below[n - i]
-            for _ in range(i):
-                planes = blended(planes, high)
-            result.append(planes[0])
-        return self._with_planes(axis, result, n * bits)
+        n, bits, rows = self.sizes[axis] - 1, max(_dyadic(low), _dyadic(high)), self._planes(axis)
+        if len(self.numbers) * n * (4096 + self.exponent + n * bits) > MOST_WORK:
+            raise UnsupportedError("a degree that is too high for boxes as small as these")
+        start, width = int(low * (1 << bits)), int((high - low) * (1 << bits))
+        for r in range(n):
+            for k in range(n, r, -1):
+                rows[k] = [b - a for a, b in zip(rows[k - 1], rows[k], strict=True)]
+        for last in range(n - 1, -1, -1):
+            for j in range(last + 1):
+                rows[j] = [(a << bits) + start * b for a, b in zip(rows[j], rows[j + 1], strict=True)]
+        rows = [[a * width**j for a in row] for j, row in enumerate(rows)]
+        for r in range(n - 1, -1, -1):
+            for k in range(r + 1, n + 1):
+                rows[k] = [a + b for a, b in zip(rows[k - 1], rows[k], strict=True)]
+        return self._with_planes(axis, rows, n * bits)
 
     def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Net:
         """The polynomial on a part of its unit cube; where that is a point, all coefficients are the value there."""
-        net, bits = self, 64 + max(map(_dyadic, chain(low, high)))
-        if len(self.numbers) * sum((size - 1) ** 2 for size in self.sizes) * bits > MOST_BITS:
-            raise UnsupportedError("a degree that is too high for corners as fine as these")
+        net = self
         for axis, (a, b) in enumerate(zip(low, high, strict=True)):
-            net = net.within(axis, a, b)
+            net = net if b - a == 1 else net.within(axis, a, b)
         return net
 
     def gap(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> Fraction:
@@ -126,11 +113,6 @@ class Plane:
 
     middle: Fraction
     slope: list[Fraction]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Of degree 1 along each axis."""
-        return (2,) * len(self.slope)
 
     def least(self) -> Fraction:
         """The least value, at a corner."""

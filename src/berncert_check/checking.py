@@ -9,15 +9,14 @@ from pathlib import Path
 from berncert_check import proof_file
 from berncert_check.bernstein import Net, Plane, net_of, plane_of
 from berncert_check.columns import affine_map, matrix_bound, possible_features
+from berncert_check.fingerprint import fingerprint
 from berncert_check.network import Network, Vector, network_of
 from berncert_check.norms import norm, parse_norm
 from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
 from berncert_check.reasons import Box, Claim, RejectedError, check_tree, refuse
 
 ACCEPTED, REJECTED, UNSUPPORTED = "ACCEPTED", "REJECTED", "UNSUPPORTED"
-MOST_COEFFICIENTS, MOST_STEPS = 1 << 22, 1 << 30
-LARGEST_EXPONENT = 1100
-FINEST = 1 << 128
+MOST_COEFFICIENTS, LARGEST_EXPONENT, FINEST = 1 << 22, 1100, 1 << 128
 """Corners of the first box and the witness are multiples of 1 / FINEST: their bits make all coefficients longer."""
 ROUNDOFF, LARGEST = Fraction(1, 2**53), Fraction(2**1024 - 2**971)
 """Of float64; columns are float64 numbers, so that the largest one is no limit for them."""
@@ -27,22 +26,23 @@ ROUNDOFF, LARGEST = Fraction(1, 2**53), Fraction(2**1024 - 2**971)
 class Subject:
     """What rows are about: the polynomials of all classes on the unit cube, in some unit, and what is before them."""
 
-    model: str
-    """The checksum of the blocks about it."""
+    head: Block
+    """What the polynomials were read from."""
     polynomials: list[Net] | list[Plane]
+    dim: int = 0
+    """The number of features."""
     features_norm: Fraction | None = None
+    norm: Fraction | None = None
+    """That of the radii."""
     floor: Fraction = Fraction(0)
     """A margin above this is above 0, as computed in float64."""
     network: Network | None = None
     table: tuple[list[Vector], Vector] | None = None
     """A and b, if the network is a table's: its features are A x + b, clamped."""
+    fingerprint: str = ""
+    """A checksum of the polynomials and the steps, by which a reader knows whose they are."""
     missing: str = ""
     """What there is no rule for."""
-
-    @property
-    def norm(self) -> Fraction | None:
-        """That of the radii."""
-        return self.features_norm if self.network is None else self.network.norm
 
     @property
     def about(self) -> str:
@@ -94,14 +94,16 @@ def _subject(block: Block, head: Subject | None) -> Subject:
         if head is None:
             block.whole("version", proof_file.VERSION, proof_file.VERSION)
             return _head(block)
-        network = None if head.missing else network_of(block, head.features_norm)
-        if network is not None and network.steps[-1].outputs != len(head.polynomials[0].sizes):
+        if head.missing:
+            return head
+        network, both = network_of(block, head.features_norm), fingerprint(head.head, block)
+        if network.steps[-1].outputs != head.dim:
             raise ValueError("another number of features than the head's")
-        table = affine_map(network) if network is not None and network.units else None
-        return replace(head, network=network, table=table, model=block.digest)
+        table = affine_map(network) if network.units else None
+        return replace(head, network=network, table=table, norm=network.norm, fingerprint=both)
     except UnsupportedError as error:
-        return Subject(block.digest, [], missing=str(error))
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+        return Subject(block, [], missing=str(error))
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UnusableError(f"a {block.kind} lacks something, or has it wrong: {error}") from error
 
 
@@ -114,8 +116,8 @@ def _head(block: Block) -> Subject:
         d = whole_number(len(fields["degrees"]), "the number of axes", 1, 250)
         sizes = [whole_number(n, "a degree", 1, MOST_COEFFICIENTS) + 1 for n in fields["degrees"]]
         count = prod(sizes)
-        if classes * count > MOST_COEFFICIENTS or classes * count * sum(n * n for n in sizes) > MOST_STEPS:
-            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients, or of very high degrees")
+        if classes * count > MOST_COEFFICIENTS:
+            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients")
         parts = [c / scale for c in block.exact("coefficients", classes * count)]
         polynomials: list[Net] | list[Plane] = [
             net_of(parts[k * count : (k + 1) * count], sizes) for k in range(classes)
@@ -134,7 +136,7 @@ def _head(block: Block) -> Subject:
     tiny = 8 * underflows / Fraction(2) ** (1074 + min(exponent, 0))
     if floor is None or floor < Fraction(202, 100) * roundings * ROUNDOFF * size + tiny:
         raise ValueError("expected a rounding that covers float64")
-    return Subject(block.digest, polynomials, p, floor)
+    return Subject(block, polynomials, d, p, p, floor, fingerprint=fingerprint(block))
 
 
 def check_row(subject: Subject, block: Block) -> Verdict:
@@ -148,7 +150,7 @@ def check_row(subject: Subject, block: Block) -> Verdict:
         return replace(found, verdict=UNSUPPORTED, why=subject.missing)
     if inputs != (subject.network is not None):
         raise UnusableError("expected a radius of the inputs where there is a network, and nowhere else")
-    d = len(subject.polynomials[0].sizes)
+    d = subject.dim
     x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
     claim = Claim(x0, weight, limits[:d], limits[d:], radius, subject.features_norm, subject.floor)
     try:
@@ -164,8 +166,7 @@ def check_row(subject: Subject, block: Block) -> Verdict:
         found = replace(found, conditions=tuple(_conditions(subject, block, claim)))
         return replace(found, nodes=check_radius(subject, block, claim, predicted))
     except (RejectedError, UnsupportedError) as error:
-        verdict = REJECTED if isinstance(error, RejectedError) else UNSUPPORTED
-        return replace(found, verdict=verdict, why=str(error))
+        return replace(found, verdict=REJECTED if isinstance(error, RejectedError) else UNSUPPORTED, why=str(error))
 
 
 def check_claim(subject: Subject, claim: Claim, predicted: int, claimed: Fraction | None) -> None:
@@ -259,8 +260,8 @@ def check_upper(subject: Subject, block: Block, claim: Claim, predicted: int) ->
     """Check that the witness counts, is at most `upper` away, and that a rival is above the predicted class there."""
     upper, witness = exact_number(block.fields.get("upper")), block.exact("witness", len(claim.x0))
     rival = block.whole("rival", 0, len(subject.polynomials) - 1)
-    inside = [low <= x <= high for x, low, high in zip(witness, claim.low, claim.high, strict=True)]
-    refuse(not all(inside) or any(x.denominator > FINEST for x in witness), "a witness beyond the limits, or too fine")
+    inside = (a <= x <= b and x.denominator <= FINEST for x, a, b in zip(witness, claim.low, claim.high, strict=True))
+    refuse(not all(inside), "the witness is not within the limits, or not a multiple of 2^-128")
     away = [w * (x - y) for w, x, y in zip(claim.weight, witness, claim.x0, strict=True)]
     refuse(upper is None or norm(away, claim.norm)[1] > upper, "the witness is further away than the upper end")
     values = [subject.polynomials[k].on(witness, witness).least() for k in (predicted, rival)]

@@ -15,12 +15,10 @@ def affine_map(network: Network) -> tuple[list[Vector], Vector]:
     All other steps must be affine: then column j of A is the value at the j-th unit vector less that at 0.
     """
     *before, last = network.steps
-    other = {s.kind for s in before} - {"linear", "shift", "scale", "divide"}
-    if other or last.kind != "clamp" or last.limits() != [0, 1]:
-        raise UnsupportedError("a table whose features are not affine functions of its columns, clamped to [0, 1]")
-    count = network.steps[0].inputs
-    if count * sum(s.inputs * (s.outputs if s.weight else 1) for s in network.steps) > MOST_STEPS:
-        raise UnsupportedError("a table with too many columns and features")
+    count, affine = network.steps[0].inputs, {s.kind for s in before} <= {"linear", "shift", "scale", "divide"}
+    work = count * sum(s.inputs * (s.outputs if s.weight else 1) for s in network.steps)
+    if not affine or last.kind != "clamp" or last.limits() != [0, 1] or work > MOST_STEPS:
+        raise UnsupportedError("a table with too many columns, or features that are not affine and clamped to [0, 1]")
     start = network.value([Fraction(0)] * count, steps=-1)
     columns = [network.value([Fraction(i == j) for i in range(count)], steps=-1) for j in range(count)]
     return [[column[i] - b for column in columns] for i, b in enumerate(start)], start

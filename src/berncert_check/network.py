@@ -33,9 +33,7 @@ class Step:
     def limits(self) -> list[Fraction | None]:
         """Of a clamp, None for no limit."""
         ends = [self.fields[name] for name in ("low", "high")]
-        if "inf" in ends:
-            raise UnusableError("expected finite limits of a clamp, or null")
-        return [None if end is None else exact_number(end) for end in ends]
+        return [None if end is None else Fraction(float.fromhex(end)) for end in ends]
 
     def value(self, x: Vector) -> Vector:
         """What the step makes of x, exactly.

@@ -2,14 +2,9 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
 
-BITS = 96
-"""Roots are enclosed to 2^-96 of the largest entry."""
-
-
-MOST = 64
-"""A p is a ratio of whole numbers up to this, so that powers stay short."""
+BITS, MOST = 96, 64
+"""Roots are enclosed to 2^-96 of the largest entry; a p is a ratio of whole numbers up to 64, so powers stay short."""
 
 
 def parse_norm(text: str) -> Fraction | None:
@@ -38,8 +33,8 @@ def square_weights_norm(p: Fraction | None) -> Fraction | None:
 def norm(vector: Sequence[Fraction], p: Fraction | None) -> tuple[Fraction, Fraction]:
     """Rationals that enclose the p-norm; equal for p = 1 and infinity.
 
-    With M the largest entry, |v|_p = M (sum (|v_j| / M)^p)^(1/p), and the sum lies between 1 and d. Each power and the
-    root are rounded down for the lower end, up for the upper one.
+    With M the largest entry, |v|_p = M (sum (|v_j| / M)^p)^(1/p), and the sum lies between 1 and d. For p = a/b a power
+    is the b-th root of an a-th power. Each root is rounded down for the lower end, up for the upper one.
     """
     sizes = [abs(v) for v in vector]
     largest = max(sizes)
@@ -47,18 +42,10 @@ def norm(vector: Sequence[Fraction], p: Fraction | None) -> tuple[Fraction, Frac
         return largest, largest
     if p == 1:
         return sum(sizes, Fraction(0)), sum(sizes, Fraction(0))
-    if p == 2:
-        low, high = root(sum((v * v for v in sizes), Fraction(0)) / largest**2, 2)
-        return largest * low, largest * high
-    powers = [_power(v / largest, p) for v in sizes]
-    low = _power(sum((low for low, _ in powers), Fraction(0)), 1 / p)[0]
-    high = _power(sum((high for _, high in powers), Fraction(0)), 1 / p)[1]
+    powers = [root((v / largest) ** p.numerator, p.denominator) for v in sizes]
+    ends = (sum(parts, Fraction(0)) ** p.denominator for parts in zip(*powers, strict=True))
+    (low, _), (_, high) = (root(end, p.numerator) for end in ends)
     return largest * low, largest * high
-
-
-def _power(x: Fraction, p: Fraction) -> tuple[Fraction, Fraction]:
-    """x^p, enclosed: x^(a/b) is the b-th root of x^a."""
-    return root(x**p.numerator, p.denominator)
 
 
 def root(x: Fraction, k: int) -> tuple[Fraction, Fraction]:
@@ -73,8 +60,6 @@ def _integer_root(n: int, k: int) -> int:
     """The largest whole number whose k-th power is at most n, by bisection."""
     if k == 1 or n < 2:
         return n
-    if k == 2:
-        return isqrt(n)
     low, high = 0, 1 << (n.bit_length() // k + 1)
     while high - low > 1:
         middle = (low + high) // 2

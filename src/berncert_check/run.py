@@ -31,8 +31,8 @@ def check_run(folder: Path) -> Iterator[Verdict]:
             why = "a larger radius"
         if norm != _as_float(found.subject.norm):
             why = "another norm"
-        wrong = replace(found, verdict=REJECTED, why=f"its table has {why}")
-        yield wrong if why and found.verdict == ACCEPTED else found
+        ends = {"verdict": REJECTED, "why": f"its table has {why}"} if why and found.verdict == ACCEPTED else {}
+        yield replace(found, **ends)
 
 
 def _norm(folder: Path) -> Fraction | None:

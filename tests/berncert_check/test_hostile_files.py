@@ -184,7 +184,13 @@ def one_row(classes: int, corner: float) -> tuple[str, dict[str, object], dict[s
 
 @pytest.mark.parametrize(
     ("classes", "degree", "corner", "code"),
-    [(2, 40, 2.0**-128, 0), (2, 2000, 0.0, 3), (2, 500, 2.0**-128, 3), (2, 1 << 20, 0.0, 3), (1 << 20, 1, 0.0, 2)],
+    [
+        (2, 40, 2.0**-128, 0),
+        (2, 300, 2.0**-128, 0),
+        (2, 7000, 2.0**-128, 3),
+        (2, 1 << 20, 0.125, 3),
+        (1 << 20, 1, 0.0, 2),
+    ],
 )
 def test_small_files_that_would_take_all_memory_or_hours_are_refused_at_once(
     tmp_path: Path, classes: int, degree: int, corner: float, code: int

@@ -186,3 +186,14 @@ def test_networks_that_a_file_cannot_hold_are_refused_with_what_to_do(tmp_path: 
         berncert.certify(model, images(1), proof=tmp_path / "proof.bin")
     with pytest.raises(ValueError, match="expected the norm 1, 2 or inf"):
         berncert.certify(small_model(), images(1), norm=3, proof=tmp_path / "proof.bin")
+
+
+def test_counterexamples_are_looked_for_beside_a_proof_too(tmp_path: Path) -> None:
+    model, x = small_model(), images(4)
+    plain = berncert.certify(model, x, routes="global", counterexamples=True)
+    c = berncert.certify(model, x, proof=tmp_path / "proof.bin", counterexamples=True)
+    assert {v.verdict for v in check_file(tmp_path / "proof.bin")} == {ACCEPTED}
+    assert set(c.route) == {"global"}
+    assert c.upper.tolist() == plain.upper.tolist()
+    assert (c.radius <= plain.radius).all()
+    assert np.isfinite(c.upper).any()

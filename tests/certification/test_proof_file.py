@@ -80,3 +80,41 @@ def test_a_decision_at_one_radius_has_no_proof_file(tmp_path: Path) -> None:
     head = random_head(np.random.default_rng(5), 3, (3,) * 3, bend=0.3)
     with pytest.raises(ValueError, match="expected either proof or radius, got both"):
         berncert.certify(head, features(1, 3), radius=0.1, proof=tmp_path / "proof.bin")
+
+
+def test_high_degrees_and_samples_at_the_edge_of_the_cube_are_accepted(tmp_path: Path) -> None:
+    chance = np.random.default_rng(6)
+    for sizes in ((2, 120), (3, 20, 9)):
+        head = berncert.SmoothedHead(torch.from_numpy(chance.normal(size=sizes)))
+        x = np.array([[0.4] * head.dim, [0.0] * head.dim, [1.0] * head.dim, [1e-300] * head.dim])
+        berncert.certify(head, x, proof=tmp_path / "proof.bin")
+        verdicts = list(check_file(tmp_path / "proof.bin"))
+        assert {v.verdict for v in verdicts} == {ACCEPTED}, [v.why for v in verdicts]
+
+
+def test_the_number_of_threads_changes_no_byte(tmp_path: Path) -> None:
+    head, x = random_head(np.random.default_rng(5), 4, (2, 3), bend=0.3), features(40, 2)
+    for threads in (1, 3):
+        berncert.certify(head, x, proof=tmp_path / f"{threads}.bin", threads=threads)
+    assert (tmp_path / "1.bin").read_bytes() == (tmp_path / "3.bin").read_bytes()
+
+
+def test_trees_that_need_more_room_than_there_is_at_first_are_written_all_the_same(tmp_path: Path) -> None:
+    """Many classes, all of which need a tree."""
+    head = berncert.SmoothedHead(torch.from_numpy(np.random.default_rng(7).normal(size=(1200, 2, 2, 3))))
+    found = berncert.certify(head, features(4, 3), proof=tmp_path / "proof.bin")
+    verdicts = list(check_file(tmp_path / "proof.bin"))
+    assert {v.verdict for v in verdicts} == {ACCEPTED}, [v.why for v in verdicts]
+    assert (found.radius > 0).all()
+    assert sum(v.nodes for v in verdicts) > 4096
+
+
+def test_what_no_file_can_hold_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coefficients = torch.rand(2, 2, 2, dtype=torch.float64)
+    sums = berncert.SumHead(torch.ones(2, 2).double(), torch.zeros(2).double(), [((0, 1), coefficients)])
+    with pytest.raises(TypeError, match="proofs of sums with terms are not written yet"):
+        berncert.certify(sums, features(1, 2), proof=tmp_path / "proof.bin")
+    monkeypatch.setattr("berncert.certification.proof_content.MOST_COEFFICIENTS", 7)
+    with pytest.raises(ValueError, match="expected a head of up to 7 numbers with proof"):
+        berncert.certify(berncert.SmoothedHead(coefficients), features(1, 2), proof=tmp_path / "proof.bin")
+    assert not list(tmp_path.iterdir())

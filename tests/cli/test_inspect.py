@@ -22,9 +22,10 @@ def test_a_shipped_model_is_taken_apart(capsys: Capture) -> None:
     assert main(["inspect", "digits"]) == 0
     text = capsys.readouterr().out
     for expected in (
-        "digits: a berncert checkpoint 2", "sha256", "recipe digits, digits (1,442 images), 100 epochs",
+        "digits: a berncert checkpoint 2", "sha256", "fingerprint  da283e954170da82",
+        "recipe digits, digits (1,442 images), 100 epochs",
         "depth 3, width 256", "1x8x8 -> 6 features", "degree 2 on each axis, 6 features -> 10 classes",
-        "10 x 3^6 = 7,290 coefficients", "base head  polynomial",
+        "10 x 3^6 = 7,290 coefficients", "base head    polynomial",
         "proven Lipschitz bound, norm 2: 0.166667", "layers.8", "UnitCube", "l2: 0.166667 (used)",
         "proven here", "proven to stay in the cube", "rounding",
     ):  # fmt: skip

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from berncert.certification.classifier import Classifier
 from berncert.certification.counterexample import CounterexampleSearch
-from berncert.certification.feature_space import certify_features
+from berncert.certification.feature_space import certify_features, posed
 from berncert.certification.inputs import checked_box, checked_features, checked_images, checked_weights
 from berncert.certification.local_route import LocalRoute, local_route_takes
 from berncert.certification.methods import Batch, Exact
 from berncert.certification.network_proof import NetworkProof, network_proof
-from berncert.certification.prepared_model import PreparedModel, frozen_for
+from berncert.certification.prepared_model import PreparedModel
 from berncert.certification.proof_file import Block, block, checked_place, write_proofs
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates, ImageCertificates
@@ -106,10 +106,11 @@ def certify(
     batch_size: how many images are extracted together.
     proof: a file to write the proofs to: whoever does not trust this program checks it with `berncert-check`, in exact
         arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
-        `Classifier`, the network's weights are in the file, and the claim is about it in real arithmetic.
-    routes: of images, "both", or "global" only. The local route costs one or two hundred evaluations of the model
-        for an image; it is left out where the global one has proven a tenth of the distance at which the class would
-        change if the model were affine, as it does for 1-Lipschitz models.
+        `Classifier`, the network's weights are in the file, the claim is about it in real arithmetic, and radii are
+        those of the global route: a file holds no proof of the local one.
+    routes: of images, "both", or "global" only, as with `proof`. The local route costs one or two hundred
+        evaluations of the model for an image; it is left out where the global one has proven a tenth of the distance at which the
+        class would change if the model were affine, as it does for 1-Lipschitz models.
     counterexamples: of images, look for ones of another class, so that `upper` and `witness` are known where one is
         found. It costs about as much as a hundred evaluations.
 
@@ -142,31 +143,24 @@ def certify(
         prove = ImageProver(method, model, images.shape[1:], threads=threads, batch_size=batch_size, progress=progress)
         if proof is None:
             return prove(Batch(images))
-        opening = proof_opening(model, images.shape[1:], method.norm)
+        opening = prove.opening()  # an error before any work
         certificates, blocks = prove.with_proofs(Batch(images))
         write_proofs(proof, [*opening, *blocks])
         return certificates
-    recorder = Recorder(model, norm) if proof is not None else None  # an error before any work
+    problem = posed(model, method)
+    recorder = Recorder(model, norm, problem) if proof is not None else None  # an error before any work
     found = certify_features(
-        model, inputs, method, weights=weights, lower=lower, upper=upper, threads=threads, progress=progress
-    )
+        model, inputs, method, weights=weights, lower=lower, upper=upper, problem=problem, threads=threads,
+        progress=progress,
+    )  # fmt: skip
     if proof is None or recorder is None:
         return found
     x = checked_features(model, inputs)
     weight = np.ones_like(x) if weights is None else checked_weights(weights, x.shape)
     asked = Question(x, weight, *checked_box(lower, upper, x.shape))
-    found, _, blocks = recorder.rows(asked, found, progress=progress)
+    found, _, blocks = recorder.rows(asked, found, threads=threads, progress=progress)
     write_proofs(proof, [recorder.opening(), *blocks])
     return found
-
-
-def proof_opening(
-    model: Classifier, input_shape: Sequence[int], norm: float, about: Mapping[str, str] | None = None
-) -> list[Block]:
-    """The first blocks of a file of proofs about images; `about` says what the model was read from."""
-    network = network_proof(frozen_for(model, input_shape), norm)
-    assert isinstance(model.head, PolynomialHead)
-    return [Recorder(model.head, norm).opening(about), block("NET", network.fields, **network.arrays)]
 
 
 class ImageProver(PreparedModel):
@@ -258,6 +252,10 @@ class ImageProver(PreparedModel):
         """The extractor, as a proof file holds it."""
         return network_proof(self.extractor, self.norm)
 
+    def opening(self, about: Mapping[str, str] | None = None) -> list[Block]:
+        """The first blocks of a file of proofs; `about` says what the model was read from."""
+        return [self.recorder.opening(about), block("NET", self.network.fields, **self.network.arrays)]
+
     def with_proofs(self, batch: Batch) -> tuple[ImageCertificates, list[Block]]:
         """The certificates and their proofs: by the way through the network in the norm of the pixels all along."""
         images = checked_images(batch.images)
@@ -268,9 +266,10 @@ class ImageProver(PreparedModel):
         inner, radius, blocks = self.recorder.rows(
             Question(x, np.ones_like(x), np.zeros_like(x), np.ones_like(x)),
             replace(found.in_features, radius=found.feature_radius), numbers=batch.numbers, inputs=inputs,
-            progress=self.progress,
+            threads=self.threads, progress=self.progress,
         )  # fmt: skip
-        return replace(found, radius=radius, feature_radius=inner.radius), blocks
+        found = replace(found, radius=radius, feature_radius=inner.radius)
+        return self._attacked(images, found) if self.method.counterexamples else found, blocks
 
     @property
     def _spread(self) -> float:

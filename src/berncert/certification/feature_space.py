@@ -90,15 +90,17 @@ def certify_features(
     upper: Any = None,
     norm: float | None = None,
     target: Floats | None = None,
+    problem: Search | None = None,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Certificates:
     """The certificates of these features; `berncert.certify` says what the options mean.
 
-    norm: instead of the method's. target: a radius for each row at which to decide, instead of the method's.
+    norm: instead of the method's. target: a radius for each row at which to decide, instead of the method's. problem:
+    the head as `posed` for this, where that is there already.
     """
     x = np.array(checked_features(head, features), order="C")  # a copy: read-only arrays would compile again
-    problem = posed(head, method, norm)
+    problem = posed(head, method, norm) if problem is None else problem
     if target is None:
         target = np.full(len(x), math.inf if method.radius is None else method.radius)
     questions = Questions.plain(x, target)

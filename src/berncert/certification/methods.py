@@ -97,7 +97,9 @@ class Exact(Method):
     max_seconds: float | None = setting(None, "seconds of the search for one input", above=0)
     radius: float | None = setting(None, "decide at this radius only, which is faster", above=0)
     dtype: str = setting("float64", "arithmetic of the extraction", choices=("float64", "float32"))
-    proof: bool = setting(False, "write proofs that berncert-check checks; radii are lowered to what they prove")
+    proof: bool = setting(
+        False, "write proofs that berncert-check checks; radii are what they prove, by the global route"
+    )
     routes: str = setting(
         "both",
         "prove by the extractor's Lipschitz bound, and by bounds near each image too",

@@ -10,16 +10,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from berncert.certification.affine_search import AffineSearch
-from berncert.certification.feature_space import DenseSearch, posed
+from berncert.certification.box_search import Watched, usable_cores
+from berncert.certification.feature_space import DenseSearch, Search, posed
 from berncert.certification.kernels.affine import AffineProblem
 from berncert.certification.kernels.problem import Problem
-from berncert.certification.kernels.recording import Claim, affine_leaf, new_desk, record_row
+from berncert.certification.kernels.recorded_reason import Claim, Desk, affine_leaf, new_desk
+from berncert.certification.kernels.recording import Claims, laid_out, record_rows
 from berncert.certification.methods import Exact
 from berncert.certification.network_proof import norm_text
+from berncert.certification.proof_content import head_content
 from berncert.certification.proof_file import FORMAT, VERSION, Block, block
 from berncert.certification.results import Certificates
-from berncert.foundation.arrays import Floats
-from berncert.foundation.progress import Bar
+from berncert.foundation.arguments import checked_count
+from berncert.foundation.arrays import Flags, Floats
 from berncert.polynomial import PolynomialHead
 
 LOWERED = 1 - 2.0**-13
@@ -28,6 +31,8 @@ FINENESS = 8
 """The first box has corners on a grid of 2^-8 of the radius or finer, so that a checker has short numbers."""
 FINEST = 2.0**-60
 """No corner is finer than this."""
+FINEST_WITNESS = 2.0**128
+"""A witness with coordinates that are no multiples of 1 / this is left out."""
 THIN = 2.0**-40
 """How far the first box reaches beyond a fixed feature."""
 MOST_TAGS = 1_000_000
@@ -65,40 +70,38 @@ class Inputs:
         return min(float(self.radius[i]), follows), {"input": self.values[i], **own}
 
 
+Tree = tuple[Any, Any]
+"""Tags and hints."""
+
+
 class Trees(Protocol):
-    """A head, and its way to a tree of boxes."""
+    """A head, and its way to trees of boxes."""
 
     @property
     def rounding(self) -> float:
         """How far a margin that is computed may be from the exact one."""
 
-    def opening(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """The fields and arrays of the block about the head."""
-
-    def tree(self, claim: Claim) -> tuple[Floats, Floats] | None:
-        """Tags and hints; None where none was found."""
+    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
+        """The tree of each row; None where none was found."""
 
 
 class Recorder:
     """Writes down the proofs of rows about one head, in one norm."""
 
-    def __init__(self, head: PolynomialHead, norm: float) -> None:
+    def __init__(self, head: PolynomialHead, norm: float, search: Search | None = None) -> None:
+        """search: the head as `posed`, in this norm, where that is there already."""
         self.head, self.norm, self.text = head, norm, norm_text(norm)
-        search = posed(head, Exact(norm=norm))
-        if isinstance(search, DenseSearch):
-            self.trees: Trees = DenseTrees(head, search.problem)
-        elif isinstance(search, AffineSearch):
-            self.trees = AffineTrees(head, search.problem)
-        else:
-            raise TypeError(
-                f"expected a SmoothedHead, or a SumHead that is affine, with proof, got an {head.kind}; proofs of sums "
-                "with terms are not written yet; certify without proof"
-            )
+        self.content = head_content(head)  # or an error
+        search = posed(head, Exact(norm=norm)) if search is None else search
+        assert isinstance(search, DenseSearch | AffineSearch)
+        self.trees: Trees = (
+            DenseTrees(search.problem) if isinstance(search, DenseSearch) else AffineTrees(search.problem)
+        )
         self.floor = self.trees.rounding * (1 + 2.0**-20)  # above it, although it is itself a rounded number
 
     def opening(self, about: Mapping[str, str] | None = None) -> Block:
         """The first block of a file; `about` says what the numbers were taken from."""
-        fields, arrays = self.trees.opening()
+        fields, arrays = self.content
         exponent = math.frexp(max(float(np.abs(values).max()) for values in arrays.values()))[1]
         common = {"format": FORMAT, "version": VERSION, "norm": self.text, "classes": self.head.classes}
         own = {"exponent": exponent, "rounding": self.floor.hex(), "about": dict(about or {})}
@@ -106,85 +109,115 @@ class Recorder:
 
     def rows(
         self, asked: Question, found: Certificates, *, numbers: Any = None, inputs: Inputs | None = None,
-        progress: bool | None = None,
+        threads: int | None = None, progress: bool | None = None,
     ) -> tuple[Certificates, Floats, list[Block]]:  # fmt: skip
         """A block for each row; the certificates with the radii that are proven there, a little lower; those of inputs.
 
         A row for which no tree was found is written without one, keeps its radius, and is called unsupported by a
         checker.
         """
+        proofs = self._proofs(asked, found, threads, progress)
         radii, lowered, blocks = found.radius.copy(), np.zeros(len(found)), []
-        with Bar("writing proofs", total=len(found), progress=progress) as bar:
-            for i in range(len(found)):
-                number = i if numbers is None else int(numbers[i])
-                fields: dict[str, Any] = {"index": number, "predicted": int(found.predicted[i])}
-                arrays = {"x0": asked.features[i], "weight": asked.weight[i]}
-                arrays["limits"] = np.concatenate([asked.lower[i], asked.upper[i]])
-                radius, more, tree = self._tree(asked, found, i)
-                radii[i] = radius
-                if inputs is not None:
-                    lowered[i], own = inputs.row(i, radius if tree else math.inf)
-                    fields["input_radius"] = float(lowered[i]).hex()
-                    arrays |= own
-                blocks.append(block("ROW", fields | more | {"radius": radius.hex()}, **arrays, **tree))
-                bar.update(i + 1)
+        for i, (more, proof) in enumerate(proofs):
+            if proof or not radii[i] > 0:
+                radii[i] = max(radii[i] * LOWERED, 0.0)
+            number = i if numbers is None else int(numbers[i])
+            fields: dict[str, Any] = {"index": number, "predicted": int(found.predicted[i])}
+            arrays = {"x0": asked.features[i], "weight": asked.weight[i]}
+            arrays["limits"] = np.concatenate([asked.lower[i], asked.upper[i]])
+            if inputs is not None:
+                lowered[i], own = inputs.row(i, radii[i] if proof else math.inf)
+                fields["input_radius"] = float(lowered[i]).hex()
+                arrays |= own
+            blocks.append(block("ROW", fields | more | {"radius": float(radii[i]).hex()}, **arrays, **proof))
         return replace(found, radius=radii), lowered, blocks
 
-    def _tree(self, asked: Question, found: Certificates, i: int) -> tuple[float, dict[str, Any], dict[str, Floats]]:
-        """The radius that is proven of one row, and the fields and arrays that prove it."""
-        radius, tree = float(found.radius[i] * LOWERED), None
-        if not radius > 0:
-            return 0.0, {"why": "a radius of 0 claims nothing"}, {}
-        x0, weight = asked.features[i].copy(), asked.weight[i].copy()
-        low, high = first_box(x0, weight, asked.lower[i], asked.upper[i], radius)
-        predicted = int(found.predicted[i])
-        if (low < high).all():
-            tree = self.trees.tree(Claim(x0, weight, low, high, predicted, radius, float(self.norm), self.floor))
-        if tree is None:
-            return float(found.radius[i]), {"why": "no tree of boxes was found"}, {}
-        arrays = {"box": np.concatenate([low, high]), "tags": tree[0], "hints": tree[1]}
-        if not np.isfinite(found.upper[i]):
-            return radius, {}, arrays
-        ends = {"upper": float(found.upper[i]).hex(), "rival": int(found.rival[i])}
-        return radius, ends, arrays | {"witness": found.witness[i]}
+    def _proofs(
+        self, asked: Question, found: Certificates, threads: int | None, progress: bool | None
+    ) -> list[tuple[dict[str, Any], dict[str, Floats]]]:
+        """The fields and arrays that prove each row; no arrays where nothing does."""
+        radius = found.radius * LOWERED
+        low, high = first_box(*asked, radius)
+        rows = np.flatnonzero((radius > 0) & (low < high).all(axis=1))
+        parts = (asked.features, asked.weight, low, high, found.predicted, radius)
+        own = (np.ascontiguousarray(part[rows]) for part in parts)
+        claims = Claims._make((*own, float(self.norm), self.floor))
+        workers = usable_cores() if threads is None else checked_count("threads", threads)
+        trees = dict(zip(rows.tolist(), self.trees.find(claims, workers, progress), strict=True))
+        proofs: list[tuple[dict[str, Any], dict[str, Floats]]] = []
+        for i in range(len(found)):
+            if (tree := trees.get(i)) is None:
+                none = "no tree of boxes was found" if radius[i] > 0 else "a radius of 0 claims nothing"
+                proofs.append(({"why": none}, {}))
+                continue
+            arrays = {"box": np.concatenate([low[i], high[i]]), "tags": tree[0], "hints": tree[1]}
+            upper = float(found.upper[i])
+            known = upper < math.inf and not (found.witness[i] * FINEST_WITNESS % 1).any()
+            ends = {"upper": upper.hex(), "rival": int(found.rival[i])} if known else {}
+            proofs.append((ends, arrays | ({"witness": found.witness[i]} if ends else {})))
+        return proofs
+
+
+class Room:
+    """What one thread writes to."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.tags, self.hints = np.empty(4096, np.uint8), np.empty(65536, np.float32)
+
+    def double(self) -> None:
+        """Twice as many tags and hints."""
+        self.tags, self.hints = np.empty(2 * self.tags.size, np.uint8), np.empty(2 * self.hints.size, np.float32)
 
 
 class DenseTrees:
     """Of a polynomial in all features: boxes are halved until each has a reason."""
 
-    def __init__(self, head: PolynomialHead, problem: Problem) -> None:
-        self.head, self.problem, self.rounding = head, problem, problem.rounding
-        self.desk = new_desk(len(problem.coefficients), problem.sizes)
-        self.tags, self.hints = np.empty(4096, np.uint8), np.empty(65536, np.float32)
+    def __init__(self, problem: Problem) -> None:
+        self.heads, self.rounding = laid_out(problem), problem.rounding
 
-    def opening(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """The degrees and the coefficients."""
-        (raw,) = (tensor.cpu().numpy() for tensor in self.head.in_float64().tensors)
-        return {"head": "dense", "degrees": [n - 1 for n in raw.shape[1:]]}, {"coefficients": raw.reshape(-1)}
+    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
+        """By the compiled search, a few rows at a time."""
+        found: list[Tree | None] = [None] * len(claims.x0)
 
-    def tree(self, claim: Claim) -> tuple[Any, Any] | None:
-        """By the compiled search, with more room if it needs more."""
-        b, sizes = self.problem.coefficients, self.problem.sizes
-        while True:
-            used, hinted = record_row(b, sizes, claim, self.desk, self.tags, self.hints, MOST_TAGS)
-            if used != -2:
-                return None if used < 0 else (self.tags[:used].copy(), self.hints[:hinted].copy())
-            self.tags, self.hints = np.empty(2 * self.tags.size, np.uint8), np.empty(2 * self.hints.size, np.float32)
+        def prepare() -> Room:
+            return Room(new_desk(len(self.heads.flattest), self.heads.sizes))
+
+        def work(first: int, last: int, stop: Flags, clock: Floats, room: Room) -> None:
+            while first < last and not stop[0]:
+                some = self._some(claims, first, last, stop, room)
+                found[first : first + len(some)] = some
+                first += len(some)
+                if first < last:
+                    room.double()
+
+        Watched("writing proofs", len(found), threads, None, progress).run(prepare, work)
+        return found
+
+    def _some(self, claims: Claims, first: int, last: int, stop: Flags, room: Room) -> list[Tree | None]:
+        """The trees of the first rows, as far as there is room for them."""
+        ends = np.zeros((last + 1, 2), np.int64)  # one more: those of the row before the first
+        done = record_rows(self.heads, claims, first, last, room.desk, stop, room.tags, room.hints, MOST_TAGS, ends)
+        found: list[Tree | None] = []
+        for i in range(first, done):
+            (tagged, hinted), (used, written) = ends[i - 1], ends[i]
+            tree = room.tags[tagged:used].copy(), room.hints[hinted:written].copy()
+            found.append(tree if used > tagged else None)
+        return found
 
 
 class AffineTrees:
     """Of an affine head: the first box of each rival is a leaf."""
 
-    def __init__(self, head: PolynomialHead, problem: AffineProblem) -> None:
-        self.head, self.problem, self.rounding = head, problem, problem.rounding
+    def __init__(self, problem: AffineProblem) -> None:
+        self.problem, self.rounding = problem, problem.rounding
 
-    def opening(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """The weights and the biases."""
-        weight, bias = (tensor.cpu().numpy() for tensor in self.head.in_float64().tensors)
-        return {"head": "affine", "features": weight.shape[1]}, {"weight": weight.reshape(-1), "bias": bias}
-
-    def tree(self, claim: Claim) -> tuple[Any, Any] | None:
+    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
         """One leaf for each rival."""
+        rows = zip(*claims[:6], strict=True)
+        return [self._leaves(Claim._make((*row, claims.norm, claims.floor))) for row in rows]
+
+    def _leaves(self, claim: Claim) -> Tree | None:
         weight, bias, d = self.problem.weight, self.problem.bias, claim.x0.size
         tags, hints, used = np.empty(len(bias) - 1, np.uint8), np.empty((len(bias) - 1) * (2 * d + 1), np.float32), 0
         rivals = [k for k in range(len(bias)) if k != claim.predicted]
@@ -197,14 +230,13 @@ class AffineTrees:
         return tags, hints[:used]
 
 
-def first_box(x0: Floats, weight: Floats, lower: Floats, upper: Floats, radius: float) -> tuple[Floats, Floats]:
-    """A box around all points that count, with short corners."""
+def first_box(x0: Floats, weight: Floats, lower: Floats, upper: Floats, radius: Floats) -> tuple[Floats, Floats]:
+    """Boxes around all points that count, (N, d) or (d,), with short corners."""
     low, high = np.floor(lower / FINEST) * FINEST, np.ceil(upper / FINEST) * FINEST
-    if radius < math.inf:
-        reach = radius / weight * (1 + 2.0**-50)
-        grid = np.maximum(2.0 ** np.floor(np.log2(np.minimum(reach, 1.0)) - FINENESS), FINEST)
-        low = np.maximum(low, np.floor(np.nextafter(x0 - reach, -math.inf) / grid - 0.01) * grid)
-        high = np.minimum(high, np.ceil(np.nextafter(x0 + reach, math.inf) / grid + 0.01) * grid)
+    reach = np.asarray(radius)[..., None] / weight * (1 + 2.0**-50)
+    grid = np.maximum(2.0 ** np.floor(np.log2(np.clip(reach, FINEST, 1.0)) - FINENESS), FINEST)
+    low = np.maximum(low, np.floor(np.nextafter(x0 - reach, -math.inf) / grid - 0.01) * grid)
+    high = np.minimum(high, np.ceil(np.nextafter(x0 + reach, math.inf) / grid + 0.01) * grid)
     fixed = low == high  # a thin box around it
     low, high = np.where(fixed, low - THIN, low), np.where(fixed, high + THIN, high)
     return np.maximum(low, 0.0), np.minimum(high, 1.0)

@@ -86,6 +86,7 @@ def _parts(inspection: Inspection) -> dict[str, str]:
     rows = {
         "file": f"{file.path} ({file.size:,} bytes)",
         "sha256": file.sha256,
+        "fingerprint": f"{inspection.fingerprint or 'none: no proof file can hold this model'}",
         "trained": _trained(file.about),
         "extractor": ", ".join([name, *(f"{key} {_plain(value)}" for key, value in options.items())]),
         "": f"{'x'.join(map(str, network.input_shape))} -> {network.dim} features, {network.numbers:,} numbers",

@@ -94,7 +94,9 @@ def certify_table(
     status[tied] = Status.TIE
     if method.proof:
         allowed = admissible(x, model.reduction_, model._names(), constraints)
-        radius, blocks = table_rows(model.head_, model.reduction_, x, allowed, found.inner, radius, method, numbers)
+        radius, blocks = table_rows(
+            model.head_, model.reduction_, x, allowed, found.inner, radius, method, numbers, execution.get("threads")
+        )
     certificates = TableCertificates(
         predicted=model.classes_[predicted],
         radius=radius,

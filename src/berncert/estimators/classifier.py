@@ -14,7 +14,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from berncert.certification.fingerprint import fingerprint_of
 from berncert.certification.methods import Exact
+from berncert.certification.proof_content import head_content
 from berncert.certification.proof_file import checked_place, write_proofs
 from berncert.estimators.base import FITTED, ONE, BernsteinEstimator, Prepared
 from berncert.estimators.certifying import certify_table, nearest_wanted
@@ -22,7 +24,7 @@ from berncert.estimators.constraints import ConstraintOptions, check_order
 from berncert.estimators.links import LINKS, find_link
 from berncert.estimators.monotone import ColumnDirection
 from berncert.estimators.results import Counterfactuals, TableCertificates
-from berncert.estimators.table_proof import table_opening
+from berncert.estimators.table_proof import table_content, table_opening
 from berncert.foundation.arguments import guess
 from berncert.foundation.arrays import Floats
 from berncert.foundation.rounding import floor_places
@@ -133,6 +135,11 @@ class BernsteinClassifier(ClassifierMixin, BernsteinEstimator):  # type: ignore[
         if proof is not None:
             write_proofs(proof, [*opening, *rows])
         return found
+
+    def fingerprint(self) -> str:
+        """What `berncert-check` prints for proofs about this model; see `berncert.fingerprint`."""
+        check_is_fitted(self)
+        return fingerprint_of(head_content(self.head_), table_content(self.reduction_))
 
     def counterfactuals(
         self, X: Any, *, wanted: Any, norm: float = 2.0, tolerance: float = TOLERANCE,  # noqa: N803

@@ -10,6 +10,7 @@ from berncert.certification.box_search import Answers
 from berncert.certification.feature_space import certificates, certify_features
 from berncert.certification.methods import Exact
 from berncert.certification.network_proof import norm_text
+from berncert.certification.proof_content import Part
 from berncert.certification.proof_file import Block, block
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates
@@ -39,7 +40,13 @@ def proof_route(reduction: Reduction, norm: float) -> Route:
 
 
 def table_opening(head: PolynomialHead, reduction: Reduction, norm: float) -> list[Block]:
-    """The first blocks of a file: the head, and the steps of (x - low) / width, clamped, with a projection before."""
+    """The first blocks of a file: the head, and the way from columns to features."""
+    recorder, (fields, arrays) = Recorder(head, proof_route(reduction, norm)[0]), table_content(reduction)
+    return [recorder.opening(), block("NET", {"norm": norm_text(norm), "arithmetic": "real"} | fields, **arrays)]
+
+
+def table_content(reduction: Reduction) -> Part:
+    """The steps of (x - low) / width, clamped, with a projection before."""
     count, kept, mixed = reduction.scale.size, reduction.kept, reduction.mixed
     own, first = len(kept), {"shift": np.zeros(count), "divide": np.ones(count)}
     first["shift"][kept], first["divide"][kept] = -reduction.low[:own], reduction.width[:own]
@@ -58,14 +65,12 @@ def table_opening(head: PolynomialHead, reduction: Reduction, norm: float) -> li
         "0.by": first["shift"], "1.by": first["divide"], "2.weight": matrix.reshape(-1), "2.bias": 0 * low,
         "3.by": low, "4.by": width, "units": reduction.scale,
     }  # fmt: skip
-    fields = {"norm": norm_text(norm), "arithmetic": "real", "inputs": count, "steps": steps}
-    recorder = Recorder(head, proof_route(reduction, norm)[0])
-    return [recorder.opening(), block("NET", fields, **arrays)]
+    return {"inputs": count, "steps": steps}, arrays
 
 
 def table_rows(
     head: PolynomialHead, reduction: Reduction, x: Floats, allowed: Admissible, inner: Answers, radius: Floats,
-    method: Exact, numbers: Sequence[int] | None,
+    method: Exact, numbers: Sequence[int] | None, threads: int | None,
 ) -> tuple[Floats, list[Block]]:  # fmt: skip
     """The radii that are proven in a file, and its rows.
 
@@ -80,7 +85,9 @@ def table_rows(
     error = np.linalg.norm(weight * reduction.feature_error(x)[0], ord=q, axis=1) * UP
     ends = [np.clip(part, -LARGEST, LARGEST) for part in (allowed.low, allowed.high)]
     inputs = Inputs(x, radius, error, gain * UP, np.concatenate(ends, axis=1))
-    _, lowered, blocks = Recorder(head, q).rows(asked, found, numbers=numbers, inputs=inputs, progress=False)
+    _, lowered, blocks = Recorder(head, q).rows(
+        asked, found, numbers=numbers, inputs=inputs, threads=threads, progress=False
+    )
     return lowered, blocks
 
 

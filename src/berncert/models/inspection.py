@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 import math
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
 from torch import nn
 
+from berncert.certification.classifier import Classifier
+from berncert.certification.fingerprint import fingerprint
 from berncert.certification.prepared_model import routes
 from berncert.extractor import FrozenNetwork, LipschitzTable, lipschitz_table
 from berncert.extractor.bounds.norm_gains import conversion
@@ -110,6 +114,15 @@ class Inspection:
         lost = 2 * self.rounding_bound * scale + farthest * (growth + route.bound * QUOTIENT)
         return float(lost / route.bound) * ROUNDED_UP
 
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """What `berncert-check` prints for proofs about this model; None if a proof file cannot hold it."""
+        if self.head is None:
+            return None
+        with suppress(ValueError, TypeError):
+            return fingerprint(Classifier(self.extractor, self.head))
+        return None
+
     @property
     def stays_in_cube(self) -> bool:
         """Whether features are proven to lie in [0, 1], where the head is certified."""
@@ -122,6 +135,7 @@ class Inspection:
         return {
             "file": {"path": str(file.path), "bytes": file.size, "sha256": file.sha256, "format": FORMAT},
             "extractor": described["extractor"],
+            "fingerprint": self.fingerprint,
             "head": self.head_summary,
             "base": described["base"]
             and described["base"]

@@ -17,9 +17,9 @@ import torch
 
 from berncert import data
 from berncert.certification.classifier import Classifier
-from berncert.certification.exact import proof_opening
+from berncert.certification.exact import ImageProver
 from berncert.certification.inputs import placement
-from berncert.certification.methods import Method
+from berncert.certification.methods import Exact, Method
 from berncert.certification.proof_file import Block
 from berncert.certification.status import Claim
 from berncert.data import Dataset
@@ -32,7 +32,7 @@ from berncert.models.sources import open_model
 from berncert.polynomial import PolynomialHead
 from berncert.runs.dispatch import check_timeout, fill
 from berncert.runs.engine import Pool, engine_of
-from berncert.runs.image_job import ImageJob, Loaded, chosen_classifier, digest, writes_proofs
+from berncert.runs.image_job import ImageJob, Loaded, chosen_classifier, digest
 from berncert.runs.records import FORMAT, Run, read
 from berncert.runs.settings import BASE, RunSettings
 from berncert.runs.table import columns_of, open_table
@@ -118,10 +118,10 @@ def execute(
 
 def _opening(classifier: Classifier, method: Method, checkpoint: Checkpoint, images: Dataset) -> list[Block]:
     """The first blocks of the proofs, if the run has some."""
-    if not writes_proofs(method):
+    if not isinstance(method, Exact) or not method.proof:
         return []
     about = {"model_sha256": checkpoint.sha256}
-    return proof_opening(classifier, images.images.shape[1:], method.norm, about)
+    return ImageProver(method, classifier, images.images.shape[1:], progress=False).opening(about)
 
 
 def as_checkpoint(model: str | PathLike[str] | Checkpoint) -> Checkpoint:

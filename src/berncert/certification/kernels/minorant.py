@@ -108,16 +108,18 @@ def moment_weights(size: int, mean: Floats, linear: Floats, square: Floats) -> N
 
 @part
 def gaps(
-    b: Floats, sizes: Ints, constant: float, slope: Floats, curvature: Floats, net: Floats, prefix: Floats, index: Ints
-) -> tuple[float, float]:
+    b: Floats, sizes: Ints, constant: float, slope: Floats, curvature: Floats, net: Floats, prefix: Floats, index: Ints,
+    most: int = 64,
+) -> tuple[float, float]:  # fmt: skip
     """min over k of b_k - Q_k, for Q's affine part alone and for the whole of Q, both rounded down.
 
-    The last axes make a block; what they contribute to Q by themselves is the same in every block.
+    The last axes make a block, of up to `most` coefficients; what they contribute to Q by themselves is the same in
+    every block.
     """
     d = sizes.size
     inner = d - 1  # axes inner..d-1 make a block
     block = sizes[inner]
-    while inner > 0 and block * sizes[inner - 1] <= 64:
+    while inner > 0 and block * sizes[inner - 1] <= most:
         inner -= 1
         block *= sizes[inner]
     affine = net[d, :block]
