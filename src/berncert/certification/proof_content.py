@@ -49,8 +49,8 @@ def head_content(head: PolynomialHead) -> Part:
         weight, bias = tensors
         return {"head": "affine", "features": weight.shape[1]}, {"weight": weight.reshape(-1), "bias": bias}
     raise TypeError(
-        f"expected a SmoothedHead, or a SumHead that is affine, with proof, got one that is {head.kind}; proofs of sums "
-        "with terms are not written yet; certify without proof"
+        f"expected a SmoothedHead, or a SumHead that is affine, with proof, got one that is {head.kind}; proofs of "
+        "sums with terms are not written yet; certify without proof"
     )
 
 

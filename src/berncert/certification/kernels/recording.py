@@ -91,8 +91,8 @@ def record_row(
         return NO_ROOM, 0
     chosen = choose(heads, claim, desk)
     restrictions(sizes, claim.low, claim.high, desk.matrices)
-    on_box = restricted(heads, chosen, desk)
-    margin = desk.path[0]
+    restrict(heads, chosen, desk)
+    on_box, margin = desk.heads if sizes.size % 2 == 1 else desk.spare, desk.path[0]
     used = hinted = 0
     for k in range(place.size):
         if k == claim.predicted:
@@ -121,7 +121,8 @@ def choose(heads: Heads, claim: Claim, desk: Desk) -> int:
     margin at a point of the box.
     """
     place, d = desk.place, heads.sizes.size
-    values = values_near(heads, claim, desk)
+    evaluate_near(heads, claim, desk)
+    values = desk.spare if d % 2 == 1 else desk.heads
     chosen = 0
     for k in range(place.size):
         left = values[claim.predicted] - values[k]
@@ -137,8 +138,11 @@ def choose(heads: Heads, claim: Claim, desk: Desk) -> int:
 
 
 @part
-def values_near(heads: Heads, claim: Claim, desk: Desk) -> Floats:
-    """The values of all classes at the point of the first box that is nearest to the sample."""
+def evaluate_near(heads: Heads, claim: Claim, desk: Desk) -> None:
+    """The values of all classes at the point of the first box that is nearest to the sample.
+
+    Two arrays take turns, axis by axis: the values end in desk.heads, or for an odd number of axes in desk.spare.
+    """
     classes, sizes, weights = heads.coefficients.shape[1], heads.sizes, desk.scratch[0]
     d, m = sizes.size, earlier_axes(heads)
     here, there = desk.heads, desk.spare
@@ -151,7 +155,6 @@ def values_near(heads: Heads, claim: Claim, desk: Desk) -> Floats:
         count = 1 if j >= m else classes
         contract(here, count, sizes[j], left // count, weights, there)
         here, there = there, here
-    return here
 
 
 @part
@@ -185,8 +188,12 @@ def restrictions(sizes: Ints, low: Floats, high: Floats, out: Floats) -> None:
 
 
 @part
-def restricted(heads: Heads, chosen: int, desk: Desk) -> Floats:
-    """The coefficients of some classes on a box inside the cube: (earlier axes, chosen classes, later axes)."""
+def restrict(heads: Heads, chosen: int, desk: Desk) -> None:
+    """The coefficients of some classes on a box inside the cube: (earlier axes, chosen classes, later axes).
+
+    Two arrays take turns, axis by axis and once in between: they end in desk.spare, or for an odd number of axes in
+    desk.heads.
+    """
     inner, classes, earlier = heads.coefficients.shape
     sizes, b = heads.sizes, heads.coefficients
     d, m = sizes.size, earlier_axes(heads)
@@ -196,20 +203,23 @@ def restricted(heads: Heads, chosen: int, desk: Desk) -> Floats:
         if desk.place[k] >= 0:
             for j in range(inner):
                 copy(b[j, k], earlier, here[(j * chosen + desk.place[k]) * earlier :])
-    here, there = along_first(here, there, sizes, m, d, desk.matrices)
+    along_first(here, there, sizes, m, d, desk.matrices)
+    if (d - m) % 2 == 1:
+        here, there = there, here
     for k in range(chosen):
         for i in range(earlier):
             line = there[(i * chosen + k) * inner : (i * chosen + k + 1) * inner]
             for j in range(inner):
                 line[j] = here[(j * chosen + k) * earlier + i]
-    return along_first(there, here, sizes, 0, m, desk.matrices)[0]
+    along_first(there, here, sizes, 0, m, desk.matrices)
 
 
 @part
-def along_first(
-    here: Floats, there: Floats, sizes: Ints, first: int, last: int, matrices: Floats
-) -> tuple[Floats, Floats]:
-    """Coefficients whose first axes are those from first to last - 1, each by its matrix."""
+def along_first(here: Floats, there: Floats, sizes: Ints, first: int, last: int, matrices: Floats) -> None:
+    """Coefficients whose first axes are those from first to last - 1, each by its matrix.
+
+    They are in `here`, and the arrays take turns: for an odd number of axes they end in `there`.
+    """
     rest = here.size
     for j in range(first, last):
         size = sizes[j]
@@ -219,7 +229,6 @@ def along_first(
             for k in range(size):
                 contract(here[start:], 1, size, rest, matrices[j, k], there[start + k * rest :])
         here, there = there, here
-    return here, there
 
 
 @part
