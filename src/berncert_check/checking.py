@@ -238,7 +238,7 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
     refuse(radius == 0, "the radius must be above 0")
     if any(corner.denominator > FINEST for corner in box) or not isinstance(tags, bytes):
         raise RejectedError("corners of the first box must be multiples of 2^-128, and tags bytes")
-    centre, half = Vector(), Vector()
+    centre, half, left, nodes = Vector(), Vector(), iter(tags), 0
     axes = zip(box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True)
     for low, high, least, greatest, x, w in axes:
         refuse(not 0 <= low < high <= 1, "the first box must be within the cube, and its ends in order")
@@ -247,7 +247,6 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
         refuse(low > least or high < greatest, f"the first box leaves out points that count, along axis {len(half)}")
         centre.append(w * ((low + high) / 2 - x))
         half.append(w * (high - low) / 2)
-    left, nodes = iter(tags), 0
     for rival in range(len(polynomials)):
         if rival != predicted:
             margin = polynomials[predicted].minus(polynomials[rival])  # type: ignore[arg-type]

@@ -136,5 +136,5 @@ def exact_number(text: Any) -> Fraction | None:
     parts = HEXADECIMAL.fullmatch(text) if isinstance(text, str) else None
     if parts is None or abs(int(parts[4])) > 1100:
         raise UnusableError(f"expected a number in hexadecimal, like 0x1.8p-1, got {_shown(text)}")
-    sign, whole, digits, exponent = parts.groups()
-    return int(f"{sign}{whole}{digits or ''}", 16) * Fraction(2) ** (int(exponent) - 4 * len(digits or ""))
+    digits = parts[3] or ""
+    return int(parts[1] + parts[2] + digits, 16) * Fraction(2) ** (int(parts[4]) - 4 * len(digits))
