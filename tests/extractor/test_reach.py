@@ -299,3 +299,36 @@ def test_values_of_some_images_are_those_of_all() -> None:
     some = value.rows(torch.tensor([2, 0]))
     assert torch.equal(some.centre, value.centre[[2, 0]])
     assert torch.equal(some.balls, value.balls[[2, 0]])
+
+
+@pytest.mark.parametrize("norm", [1.001, 1.01, 20.0, 300.0])
+def test_powers_of_small_numbers_do_not_vanish_from_bounds(norm: float) -> None:
+    """Weights and radii far below 1, in norms whose powers, or those of the dual norm, are below the least float."""
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(16, 4), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x.flatten(1))
+            return self.last(torch.cat([y.relu(), (-y).relu()], dim=1))
+
+    torch.manual_seed(0)
+    network = Joined().double()
+    with torch.no_grad():
+        network.first.weight.mul_(1e-9)
+        network.last.weight.mul_(1e9)
+    images = torch.rand(4, 1, 4, 4, dtype=torch.float64)
+    reached = LocalReach(berncert.freeze(network, (1, 4, 4)), norm).around(
+        images, torch.full((4,), 0.1, dtype=torch.float64)
+    )
+    low, high = reached.features.interval
+    balls = reached.features.balls[:, -1]
+    for _ in range(20):
+        step = torch.randn_like(images).sign()
+        step = 0.1 * step / (step.abs() ** norm).flatten(1).sum(dim=1).pow(1 / norm).view(-1, 1, 1, 1)
+        y = network(images + 0.999 * step).detach()
+        assert ((low <= y) & (y <= high)).all()
+        moved = (y - reached.features.centre).abs()
+        assert (moved.amax(dim=1) <= balls).all()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from berncert.extractor import FrozenNetwork
+from berncert.extractor.bounds.local import length_bound
 from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Floats, Ints
 from berncert.polynomial import PolynomialHead
@@ -103,12 +104,10 @@ class CounterexampleSearch:
         return slope.sign() * (slope.abs() / self._along(self._steepness(slope))) ** (dual - 1)
 
     def _steepness(self, slope: Tensor) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(slope.flatten(1), dual_norm(self.norm), dim=1)
-        return norm.clamp_min(1e-12)
+        return length_bound(slope[:, None], dual_norm(self.norm))[:, 0].clamp_min(1e-12)
 
     def _length(self, offset: Tensor) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(offset.flatten(1), self.norm, dim=1)
-        return norm
+        return length_bound(offset[:, None], self.norm)[:, 0]
 
     def _along(self, numbers: Tensor) -> Tensor:
         return numbers.view(-1, *(1,) * len(self.network.input_shape))

@@ -19,6 +19,7 @@ from berncert.certification.kernels.planes import plane_rows
 from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, without_axes
 from berncert.certification.methods import Exact
 from berncert.extractor import FrozenNetwork
+from berncert.extractor.bounds.local import length_bound
 from berncert.extractor.bounds.norm_gains import conversion
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
@@ -127,7 +128,7 @@ class LocalRoute:
                 own = logits.gather(1, classes[:, None])
                 margin = (own - logits.scatter(1, classes[:, None], -math.inf)).amin(dim=1)
                 (slope,) = torch.autograd.grad(margin.sum(), part)
-                steep = torch.linalg.vector_norm(slope.flatten(1), dual_norm(self.norm), dim=1)
+                steep = length_bound(slope[:, None], dual_norm(self.norm))[:, 0]
                 found.append(torch.stack([margin / steep.clamp_min(1e-12), margin]).detach())
         radius, lead = torch.cat(found, dim=1).clamp(0, 1e6).nan_to_num(0.0).numpy()
         return radius, np.ldexp(lead, -self.search.exponent)

@@ -148,7 +148,7 @@ class Reduction:
         stretch = self._spectral_bound()
         if norm == 2:
             return [(2.0, weight, stretch)]
-        lengths = np.linalg.norm(self.matrix, ord=dual_norm(norm), axis=1) * UP
+        lengths = rounded_norms(self.matrix, dual_norm(norm))
         alone = np.concatenate([weight[:count], weight[count:] / lengths])
         columns = len(self.kept) + len(self.mixed)
         spread = 1.0 if norm < 2 else columns ** (0.5 - 1 / norm)
@@ -162,20 +162,14 @@ class Reduction:
 
     def distance(self, x: Floats, y: Floats, norm: float, *, up: bool) -> Floats:
         """The distance of rows, rounded up or down."""
-        steps = (y - x) / self.scale
-        largest = np.abs(steps).max(axis=1, initial=0.0)
-        safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)[:, None]
-        lengths: Floats = np.linalg.norm(steps / safe, ord=norm, axis=1) * safe[:, 0]
-        slack = (x.shape[1] + 32) * 2 * ROUNDOFF
-        rounded: Floats = lengths * (1 + slack if up else 1 - slack)
-        return rounded
+        return rounded_norms((y - x) / self.scale, norm, up=up)
 
     def radius(self, x: Floats, feature_radius: Floats, route: Route) -> Floats:
         """How far, in columns, the features of each row are proven to stay within their radius, as computed."""
         q, weight, gain = route
         own, growth = self.feature_error(x)
-        lost = 2 * np.linalg.norm(weight * own, ord=q, axis=1) * UP
-        rate = (gain + float(np.linalg.norm(weight * growth, ord=q))) * UP
+        lost = 2 * rounded_norms(weight * own, q)
+        rate = (gain + float(rounded_norms((weight * growth)[None], q)[0])) * UP
         with np.errstate(invalid="ignore"):
             left = np.maximum(feature_radius * DOWN - lost, 0.0) / rate * DOWN
         return np.where(np.isinf(feature_radius), math.inf, left)
@@ -184,8 +178,8 @@ class Reduction:
         """How far the computed features of rows within the radius of each x can be from those of x."""
         q, weight, gain = route
         own, growth = self.feature_error(x)
-        lost = 2 * np.linalg.norm(weight * own, ord=q, axis=1) * UP
-        rate = (gain + float(np.linalg.norm(weight * growth, ord=q))) * UP
+        lost = 2 * rounded_norms(weight * own, q)
+        rate = (gain + float(rounded_norms((weight * growth)[None], q)[0])) * UP
         reach: Floats = (radius * rate + lost) * UP
         return reach
 
@@ -254,3 +248,13 @@ def _principal(scaled: Floats, share: Floats, count: int) -> Floats:
     rows = vectors.T[::-1][:count]
     signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
     return np.ascontiguousarray(rows * signs[:, None])
+
+
+def rounded_norms(rows: Floats, norm: float, *, up: bool = True) -> Floats:
+    """The norms of rows, rounded up or down; of shares of the largest entry, whose powers do not all vanish."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)[:, None]
+    lengths: Floats = np.linalg.norm(rows / safe, ord=norm, axis=1) * safe[:, 0]
+    slack = (rows.shape[1] + 32) * 2 * ROUNDOFF
+    rounded: Floats = lengths * (1 + slack if up else 1 - slack)
+    return rounded

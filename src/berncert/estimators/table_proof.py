@@ -15,7 +15,7 @@ from berncert.certification.proof_file import Block, block
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates
 from berncert.estimators.constraints import Admissible, ConstraintOptions
-from berncert.estimators.reduction import UP, Reduction, Route
+from berncert.estimators.reduction import UP, Reduction, Route, rounded_norms
 from berncert.foundation.arrays import Flags, Floats
 from berncert.polynomial import PolynomialHead
 
@@ -82,7 +82,7 @@ def table_rows(
     features, low, high = np.clip(raw, 0.0, 1.0), *_limits(reduction, x, allowed)
     asked = Question(features, np.tile(weight, (len(x), 1)), low, high)
     found = _relaxed(certificates(inner), head, asked, _more_than_features(reduction, x, raw, allowed), method, q)
-    error = np.linalg.norm(weight * reduction.feature_error(x)[0], ord=q, axis=1) * UP
+    error = rounded_norms(weight * reduction.feature_error(x)[0], q)
     ends = [np.clip(part, -LARGEST, LARGEST) for part in (allowed.low, allowed.high)]
     inputs = Inputs(x, radius, error, gain * UP, np.concatenate(ends, axis=1))
     _, lowered, blocks = Recorder(head, q).rows(

@@ -71,7 +71,7 @@ class Reached:
 
     def __init__(self, reach: LocalReach, images: Tensor, radius: Tensor) -> None:
         self.reach, self.ball = reach, _Image(images, radius)
-        self.sizes = torch.linalg.vector_norm(flat(images, 1), dim=1) * (1 + gamma(images[0].numel()))
+        self.sizes = length_bound(images[:, None], 2.0)[:, 0]
         self.values = [self._start()]
         for number, step in enumerate(reach.network.steps, start=1):
             self.values.append(self._next(number, step))
@@ -122,8 +122,8 @@ class Reached:
             return least * (1 + 8 * UNIT) + TINY
         parts = torch.stack([v.balls for v in values])
         if isinstance(step.operation, Concatenate):
-            columns = [torch.linalg.vector_norm(parts[:, :, j], t, dim=0) for j, t in enumerate(self.reach.norms)]
-            return torch.stack(columns, dim=1) * (1 + 1e-12) + TINY
+            rows = parts.permute(1, 2, 0)
+            return torch.cat([length_bound(rows[:, j : j + 1], t) for j, t in enumerate(self.reach.norms)], dim=1)
         return parts.sum(dim=0) * (1 + gamma(len(values)))
 
     def _tighter(self, number: int, value: LocalValue) -> Interval:

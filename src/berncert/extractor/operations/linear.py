@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.grad import conv2d_input
 
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, absolute_norm, length
-from berncert.extractor.bounds.local import LocalValue, gamma
+from berncert.extractor.bounds.local import LocalValue, gamma, length_bound
 from berncert.extractor.bounds.norm_gains import INF
 from berncert.extractor.bounds.spectral_norm import (
     UNIT,
@@ -78,10 +78,10 @@ class Linear(Affine, Layer):
         a, wider = (w / scale).abs(), scale * (1 + (sum(w.shape) + 8) * UNIT)
         known = {
             (1.0, 1.0): float(a.sum(dim=0).max()) * wider,
-            (1.0, 2.0): float(a.norm(dim=0).max()) * wider,
+            (1.0, 2.0): float(length_bound(a.T[None], 2.0).max()) * wider,
             (1.0, INF): float(a.max()) * wider,
             (2.0, 2.0): cached_matrix_norm_bound(w),
-            (2.0, INF): float(a.norm(dim=1).max()) * wider,
+            (2.0, INF): float(length_bound(a[None], 2.0).max()) * wider,
             (INF, INF): float(a.sum(dim=1).max()) * wider,
         }
         copies = math.prod(shape[:-1])
@@ -95,7 +95,7 @@ def row_reach(weight: Tensor, value: LocalValue, *, copied: bool = False) -> Ten
     """
     wider = 1 + gamma(weight.shape[1] + 64)
     duals = [1.0 if copied else dual_norm(t) for t in value.norms]
-    lengths = torch.stack([torch.linalg.vector_norm(weight, q, dim=1) for q in duals])
+    lengths = torch.cat([length_bound(weight[None], q) for q in duals])
     return (value.balls[:, :, None] * lengths * wider).amin(dim=1)
 
 
