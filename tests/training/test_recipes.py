@@ -123,7 +123,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"architecture": "resnet19"}, "expected .* out of mlp, .*got 'resnet19'"),
     ({"architecture": ["mlp"]}, r"expected .*got \['mlp'\]"),
     ({"construction": "best"}, "expected .* out of lipschitz, paper.* got 'best'"),
-    ({"head": "linear"}, "expected head out of identity, affine, mlp, polynomial, got 'linear'"),
+    ({"head": "linear"}, "expected head out of identity, affine, mlp, polynomial, groups, got 'linear'"),
     ({"mean": 0.5}, "expected mean to be a list of numbers, got 0.5"),
     ({"mean": []}, r"expected mean to be a list of numbers, got \[\]"),
     ({"mean": [True]}, "expected mean to be a list of numbers"),
