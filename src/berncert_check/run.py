@@ -27,8 +27,8 @@ def check_run(folder: Path) -> Iterator[Verdict]:
             raise UnusableError(f"expected as many rows in {PROOF} as in {TABLE}; the run is not complete")
         index, predicted, radius = line
         why = "another input" if index != found.index else "another class" if predicted != found.predicted else ""
-        if found.radius is not None and (radius is None or radius > found.radius):
-            why = "a larger radius"
+        if (radius or 0) < 0 or (found.radius is not None and (radius is None or radius > found.radius)):
+            why = "a larger radius, or one below 0"
         if norm != _as_float(found.subject.norm):
             why = "another norm"
         ends = {"verdict": REJECTED, "why": f"its table has {why}"} if why and found.verdict == ACCEPTED else {}
@@ -54,10 +54,9 @@ def _lines(folder: Path) -> Iterator[tuple[int, int, Fraction | None]]:
             names = file.readline().rstrip("\n").split("\t")
             if len(set(names)) < len(names):
                 raise ValueError("a name of a column that is there twice")
-            places = [names.index(name) for name in ("idx", "predict", "radius")]
             for line in file:
-                cells = line.rstrip("\n").split("\t")
-                index, predicted, radius = (cells[place] for place in places)
-                yield int(index), int(predicted), None if radius == "inf" else Fraction(float(radius))
-    except (OSError, ValueError, IndexError, OverflowError) as error:
+                cells = dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
+                radius = None if cells["radius"] == "inf" else Fraction(float(cells["radius"]))
+                yield int(cells["idx"]), int(cells["predict"]), radius
+    except (OSError, ValueError, KeyError, OverflowError) as error:
         raise UnusableError(f"expected lines with idx, predict and radius in {TABLE}: {error}") from error

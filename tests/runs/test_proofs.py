@@ -113,6 +113,16 @@ def test_a_column_that_is_there_twice_and_a_row_that_is_there_twice_make_a_run_u
     assert main([str(folder / "proof.bin")]) == 2
 
 
+def test_a_line_that_no_run_writes_is_refused(whole: Path, tmp_path: Path) -> None:
+    def below(lines: list[list[str]]) -> None:
+        lines[2][lines[0].index("radius")] = "-1"
+
+    assert main([str(rewritten(whole, tmp_path / "more", lambda lines: lines[2].append("0.5")))]) == 2
+    assert main([str(rewritten(whole, tmp_path / "fewer", lambda lines: lines[2].pop()))]) == 2
+    found = list(check_run(rewritten(whole, tmp_path / "below", below)))
+    assert [v.verdict for v in found].count(REJECTED) == 1
+
+
 def test_another_class_is_rejected_with_a_radius_of_0_too(whole: Path, tmp_path: Path) -> None:
     def other(lines: list[list[str]]) -> None:
         lines[1][lines[0].index("predict")], lines[1][lines[0].index("radius")] = "7", "0.0"
