@@ -12,6 +12,7 @@ import numpy as np
 from berncert.certification.kernels.compiled import part
 from berncert.certification.kernels.distance import length
 from berncert.certification.kernels.sum_cells import (
+    climb_ball_cells,
     climb_cells,
     lay_cells,
     least_of_cells,
@@ -121,8 +122,8 @@ def bound_distance(
         if top < np.inf:
             total, _, _ = least_of_lines(problem, memory, x0, constant, 1.0, price, 0.0)
             fallen = shave(problem, memory, x0, 1.0, price, total, top)
-            if fallen == np.inf:
-                return np.inf, price, -1, 0.0
+            if fallen == np.inf:  # no point of the rival is nearer than the goal
+                return goal, price, -1, 0.0
         stale = turn + 1 >= ROUNDS or best <= last * (1.0 + 0.01 * problem.tolerance)
         if fallen < SHAVED and (stale or not bends_together(problem)):
             break
@@ -160,7 +161,7 @@ def bound_by_cells(
             break
         fallen = shave_cells(problem, memory, x0, 1.0, price, total, noise, top)
         if fallen == np.inf:
-            return np.inf, price, -1, 0.0
+            return top, price, -1, 0.0
         if fallen < SHAVED:
             break
     return best, price, axis, place
@@ -343,17 +344,99 @@ def bound_within(
             copy(memory.kept, x0.size, memory.before)
     copy(memory.before, x0.size, memory.kept)
     copy(memory.before, x0.size, memory.after)
+    if best < goal and problem.pairs.size > 0:
+        return within_by_cells(problem, memory, x0, weight, min(limit, goal), margin, best, axis, place)
     return best, 0.0, axis, place
 
 
 @part
+def within_by_cells(
+    problem: SumProblem,
+    memory: SumMemory,
+    x0: Floats,
+    weight: Floats,
+    reach: float,
+    margin: float,
+    best: float,
+    axis: int,
+    place: float,
+) -> tuple[float, float, int, float]:
+    """As `bound_within`, by cells: `best` is proven already, and parts of the box within reach may be cut off."""
+    if not trim(memory, x0, weight, reach):
+        return reach, 0.0, -1, 0.0
+    memory.table.message[:] = 0.0
+    least = -np.inf
+    for turn in range(CELL_ROUNDS):
+        least, noise = margin_by_cells(problem, memory, x0)
+        if least > 0.0:
+            return reach, 0.0, -1, 0.0
+        axis, place = worst_axis_of_cells(problem, memory, x0, 0.0, 1.0)
+        place = place_inside(memory, axis, place)
+        if turn + 1 == CELL_ROUNDS:
+            break
+        fallen = shave_cells(problem, memory, x0, 0.0, 1.0, least, noise, 0.0)
+        if fallen == np.inf:
+            return reach, 0.0, -1, 0.0
+        if fallen < SHAVED:
+            break
+    far, at_far, at_best = reach, least, margin
+    if far == np.inf:
+        far = 0.0
+        for j in range(x0.size):
+            far = max(far, weight[j] * max(abs(memory.low[j] - x0[j]), abs(memory.high[j] - x0[j])))
+    for _ in range(CELL_ROUNDS):
+        if not far - best > 0.1 * problem.tolerance * far:
+            break
+        piece = at_best / (at_best - at_far) if at_best > 0.0 > at_far else 0.5
+        reach = best + min(0.95, max(0.05, piece)) * (far - best)
+        value = np.inf
+        if trim(memory, x0, weight, reach):
+            value, _ = margin_by_cells(problem, memory, x0)
+        if value > 0.0:
+            best, at_best = reach, min(value, at_best)
+            at_far *= 0.5
+        else:
+            far, at_far = reach, value
+            at_best *= 0.5
+            copy(memory.kept, x0.size, memory.after)
+    copy(memory.after, x0.size, memory.kept)
+    return best, 0.0, axis, place
+
+
+@part
+def margin_by_cells(problem: SumProblem, memory: SumMemory, x0: Floats) -> tuple[float, float]:
+    """A lower bound of the margin on the trimmed box, rounding included, and twice what rounding may do to it.
+
+    The centre is memory.kept, which is left where the bound's parts are least.
+    """
+    clip_centre(memory, memory.kept)
+    cut_terms(problem, memory)
+    constant = lay_lines(problem, memory) - problem.rounding - problem.error
+    lay_cells(problem, memory)
+    share_bends(problem, memory, x0, 0.0, 1.0)
+    least, noise = least_of_cells(problem, memory, x0, constant, 0.0, 1.0, 1e-3 * problem.tolerance / x0.size)
+    copy(memory.least, x0.size, memory.kept)
+    copy(memory.least, x0.size, memory.before)
+    copy(memory.least, x0.size, memory.after)
+    return least, noise
+
+
+@part
 def bound_value(
-    problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, target: float, tolerance: float, known: float
+    problem: SumProblem,
+    memory: SumMemory,
+    x0: Floats,
+    weight: Floats,
+    target: float,
+    tolerance: float,
+    known: float,
+    enough: float,
 ) -> tuple[float, int, float]:
     """Of the box at hand: a lower bound of the margin over its points within the target; the axis and place to halve.
 
     A multiplier of the ball takes the place of the price: margin + pull ((norm / target)^p - 1) is no more than the
-    margin there. The bound is inf if there are no such points.
+    margin there. Parts of the box where the margin is at least `enough` may be cut off. The bound is inf if there are
+    no points within the target.
     """
     if not trim(memory, x0, weight, target):
         return np.inf, -1, 0.0
@@ -373,11 +456,57 @@ def bound_value(
             found, pull = climb_ball(problem, memory, x0, constant, tolerance, pull)
             better = found > bound + 0.1 * tolerance
             bound = max(bound, found)
-            if not better:
+            if bound >= enough or not better:
                 break
             clip_centre(memory, memory.after)
     axis, place = worst_axis(problem, memory, x0, pull, 1.0, 0.5)
-    return bound, axis, place
+    if bound < enough and problem.pairs.size > 0:
+        found, axis, place = value_by_cells(problem, memory, x0, target, tolerance, enough, pull, axis, place)
+        bound = max(bound, found)
+    return bound, axis, place_inside(memory, axis, place)
+
+
+@part
+def value_by_cells(
+    problem: SumProblem,
+    memory: SumMemory,
+    x0: Floats,
+    target: float,
+    tolerance: float,
+    enough: float,
+    pull: float,
+    axis: int,
+    place: float,
+) -> tuple[float, int, float]:
+    """A bound of the margin over the box at hand and within the target, by cells; and where to halve."""
+    best, allowed = -np.inf, tolerance / x0.size
+    memory.table.message[:] = 0.0
+    for turn in range(CELL_ROUNDS):
+        clip_centre(memory, memory.kept)
+        cut_terms(problem, memory)
+        constant = lay_lines(problem, memory) - problem.error
+        lay_cells(problem, memory)
+        share_bends(problem, memory, x0, pull, 1.0)
+        if target < np.inf:
+            found, pull = climb_ball_cells(problem, memory, x0, constant, enough, pull, allowed)
+            best = max(best, found)
+        total, noise = least_of_cells(problem, memory, x0, constant, pull, 1.0, allowed)
+        paid = pull * (1.0 + (4.0 * problem.norm + 64.0) * ROUNDOFF) if pull > 0.0 else 0.0
+        if total - paid > best or target == np.inf:
+            best = max(best, total - paid)
+            copy(memory.least, x0.size, memory.kept)
+        if target == np.inf:
+            copy(memory.least, x0.size, memory.before)
+            copy(memory.least, x0.size, memory.after)
+        axis, place = worst_axis_of_cells(problem, memory, x0, pull, 1.0)
+        if best >= enough or turn + 1 == CELL_ROUNDS:
+            break
+        fallen = shave_cells(problem, memory, x0, pull, 1.0, total, noise, enough + paid * (1.0 + 4.0 * ROUNDOFF))
+        if fallen == np.inf:
+            return enough, -1, 0.0
+        if fallen < SHAVED:
+            break
+    return best, axis, place
 
 
 @part

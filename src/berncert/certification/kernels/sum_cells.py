@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from berncert.certification.kernels.compiled import part
-from berncert.certification.kernels.line import least_on_line
+from berncert.certification.kernels.line import cost_at, least_on_line
 from berncert.certification.kernels.sum_problem import CELLS, CellTable, SumMemory, SumProblem
 from berncert.certification.kernels.sums import line_value, margin_at, shave_axis
 from berncert.certification.kernels.tensor import ROUNDOFF, basis, copy
@@ -332,6 +332,42 @@ def climb_cells(
         price = 1.6 * price if high == np.inf else (price / 1.6 if low == 0.0 else np.sqrt(low * high))
         if not 1e-200 < price < 1e200:
             break
+    return best, chosen
+
+
+@part
+def climb_ball_cells(
+    problem: SumProblem, memory: SumMemory, x0: Floats, constant: float, enough: float, pull: float, tolerance: float
+) -> tuple[float, float]:
+    """The greatest bound of the margin within the ball that multipliers give, and its multiplier: any are sound."""
+    best, chosen = -np.inf, pull
+    low, high = 0.0, np.inf
+    for turn in range(PRICES):
+        total, _ = least_of_cells(problem, memory, x0, constant, pull, 1.0, tolerance)
+        found = total - pull * (1.0 + (4.0 * problem.norm + 64.0) * ROUNDOFF)
+        if turn == 0:
+            copy(memory.least, x0.size, memory.before)
+            copy(memory.least, x0.size, memory.after)
+        if found > best:
+            best, chosen = found, pull
+            copy(memory.least, x0.size, memory.kept)
+        if best >= enough:
+            break
+        cost = 0.0
+        for j in range(x0.size):
+            cost += cost_at(memory.least[j] - x0[j], memory.scale[j], problem.norm)
+        if cost > 1.0:
+            low = pull
+            copy(memory.least, x0.size, memory.before)
+        else:
+            high = pull
+            copy(memory.least, x0.size, memory.after)
+        if high <= low * APART or high == 0.0:
+            break
+        if high == np.inf:
+            pull = max(2.0 * pull, abs(total) + tolerance)
+        else:
+            pull = 0.5 * high if low == 0.0 else np.sqrt(low * high)
     return best, chosen
 
 

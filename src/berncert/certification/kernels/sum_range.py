@@ -11,11 +11,13 @@ from berncert.certification.kernels.rows import BOXES, expired
 from berncert.certification.kernels.search import BUDGET, PROVEN, ROUNDING, TIME
 from berncert.certification.kernels.sum_bounds import bound_value
 from berncert.certification.kernels.sum_problem import SumMemory, SumProblem
-from berncert.certification.kernels.sum_search import begin_sum
-from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, plant, pop, push
+from berncert.certification.kernels.sum_search import SPENT, begin_sum
+from berncert.certification.kernels.sum_tree import FINAL, ROOT, Tree, find_box, halve, keep_ends, plant, pop, push
 from berncert.certification.kernels.sums import cut_terms, margin_at, margin_of
 from berncert.certification.kernels.tensor import copy
 from berncert.foundation.arrays import Flags, Floats, Ints
+
+DESCENT_STEPS = 24
 
 
 @kernel
@@ -117,16 +119,21 @@ def least_of_sum(
             child = box if axis == ROOT else halve(tree, box, piece)
             boxes += 1
             clock[BOXES] = boxes
-            find_box(tree, child, low, high, memory)
+            moved = find_box(tree, child, low, high, memory)
+            enough = best - SPENT * allowed
             copy(point, x0.size, memory.centre)
-            tree.bound[child], axis_of, tree.place[child] = bound_value(
-                problem, memory, x0, weight, target, 0.1 * allowed, least
+            found, axis_of, tree.place[child] = bound_value(
+                problem, memory, x0, weight, target, 0.1 * allowed, tree.bound[child], enough
             )
+            moved = keep_ends(tree, child, memory) or moved
+            if found == np.inf:
+                continue  # no points within the target
+            tree.bound[child] = max(tree.bound[child], min(found, enough) if moved else found)
             tree.axis[child] = axis_of if axis_of >= 0 else FINAL
-            if tree.bound[child] == np.inf:
-                continue
-            best = min(best, try_point(problem, memory, x0, low, high, weight, target, memory.after, best, point))
-            best = min(best, try_point(problem, memory, x0, low, high, weight, target, memory.kept, best, point))
+            if tree.bound[child] < enough:
+                for side in range(2):
+                    copy(memory.after if side == 0 else memory.kept, x0.size, memory.x)
+                    best = lower_value(problem, memory, x0, low, high, weight, target, best, point)
             push(tree, child)
     if tree.counts[1] > 0:
         closed = min(closed, tree.bound[tree.heap[0]])
@@ -137,7 +144,7 @@ def least_of_sum(
 
 
 @part
-def try_point(
+def lower_value(
     problem: SumProblem,
     memory: SumMemory,
     x0: Floats,
@@ -145,20 +152,54 @@ def try_point(
     high: Floats,
     weight: Floats,
     target: float,
-    place: Floats,
     best: float,
     point: Floats,
 ) -> float:
-    """The margin at a place, moved along its ray until it is within the target; it is kept if that is the least."""
-    x, start = memory.x, memory.affine.start
-    copy(place, x0.size, x)
+    """Descend from memory.x inside the row's box and target: the least margin found so far; its point is kept."""
+    x, y, slope = memory.x, memory.affine.point, memory.affine.slope
+    pull_in_sum(problem, memory, x, low, high, weight, target)
+    value = margin_at(problem, memory, x)
+    pace = 0.25
+    for _ in range(DESCENT_STEPS):
+        steepest = 0.0
+        for j in range(x.size):
+            far = min(high[j] - low[j], target / weight[j])
+            slope[j] = far * memory.gradient[j]
+            steepest = max(steepest, abs(slope[j]))
+        moved = 1.0
+        while steepest > 0.0 and moved > 0.0 and pace > 1e-9:
+            for j in range(x.size):
+                far = min(high[j] - low[j], target / weight[j])
+                y[j] = min(high[j], max(low[j], x[j] - pace * far * slope[j] / steepest))
+            pull_in_sum(problem, memory, y, low, high, weight, target)
+            moved = 0.0
+            for j in range(x.size):
+                moved = max(moved, abs(y[j] - x[j]))
+            there = margin_at(problem, memory, y)
+            if there < value:
+                break
+            pace *= 0.25
+            moved = 0.0 if pace <= 1e-9 else moved
+        if steepest == 0.0 or moved == 0.0 or not there < value:
+            break
+        copy(y, x.size, x)
+        value = there
+        pace = min(1.0, 2.0 * pace)
+    if value < best:
+        copy(x, x0.size, point)
+        best = value
+    return best
+
+
+@part
+def pull_in_sum(
+    problem: SumProblem, memory: SumMemory, x: Floats, low: Floats, high: Floats, weight: Floats, target: float
+) -> None:
+    """Move a point along its ray to the nearest of the row's box until it is within the target."""
+    start = memory.affine.start
     if target < np.inf:
         reached = distance(x, start, weight, problem.norm, memory.affine.vector)
         if reached > target * (1.0 - 1e-13):
             piece = target / reached * (1.0 - 1e-12)
-            for j in range(x0.size):
+            for j in range(x.size):
                 x[j] = min(high[j], max(low[j], start[j] + piece * (x[j] - start[j])))
-    value = margin_at(problem, memory, x)
-    if value < best:
-        copy(x, x0.size, point)
-    return value
