@@ -32,6 +32,23 @@ class Joined(nn.Module):
         return torch.sigmoid(self.last(x.flatten(1)))
 
 
+class Functional(nn.Module):
+    """Layers as functions of weights that the network holds itself: as they are, joined, scaled, transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel, self.bias = nn.Parameter(torch.randn(3, 2, 3, 3) / 4), nn.Parameter(torch.randn(3) / 4)
+        self.first, self.second = nn.Parameter(torch.randn(6, 27) / 5), nn.Parameter(torch.randn(6) / 5)
+        self.halves = nn.ParameterList([torch.randn(2, 6), torch.randn(1, 6)])
+        self.scale, self.shift = nn.Parameter(torch.ones(6)), nn.Parameter(torch.zeros(6))
+        self.last = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.softplus(F.conv2d(x, self.kernel, bias=self.bias, stride=3, padding=1)).flatten(1)
+        x = F.softplus(F.linear(x, torch.tanh(self.first), self.second)) * self.scale.exp() + self.shift
+        return torch.sigmoid((x @ torch.cat(list(self.halves)).t()) @ self.last)
+
+
 def plain(kind: str) -> nn.Sequential:
     activations = {"relu": nn.ReLU(), "gelu": nn.GELU(), "pairs": MaxMin(), "softplus": nn.Softplus()}
     return nn.Sequential(
@@ -40,7 +57,11 @@ def plain(kind: str) -> nn.Sequential:
     )  # fmt: skip
 
 
-NETWORKS = {"joined": Joined, **{kind: lambda kind=kind: plain(kind) for kind in ("relu", "gelu", "pairs", "softplus")}}
+NETWORKS = {
+    "joined": Joined,
+    "functional": Functional,
+    **{kind: lambda kind=kind: plain(kind) for kind in ("relu", "gelu", "pairs", "softplus")},
+}
 
 
 def images(count: int = 20) -> Tensor:
@@ -102,8 +123,9 @@ def test_running_statistics_are_updated_once_and_no_hook_stays() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_gradients_reach_all_weights_and_are_those_of_differences(training: bool) -> None:
-    network, x = plain("softplus").double().train(training), images(6).double()
+@pytest.mark.parametrize("name", ["softplus", "functional"])
+def test_gradients_reach_all_weights_and_are_those_of_differences(name: str, training: bool) -> None:
+    network, x = NETWORKS[name]().double().train(training), images(6).double()
 
     def width() -> Tensor:
         box = feature_box(network, x, 0.02)

@@ -59,19 +59,18 @@ def refuse_dtype(options: Kwargs) -> None:
 
 
 def attribute(root: nn.Module, target: str) -> Any:
-    """A parameter, a buffer or another attribute of the network."""
+    """A parameter, a buffer or another attribute of the network; gradients reach it, where they are taken."""
     value = operator.attrgetter(target)(root)
     if isinstance(value, Tensor) and not value.isfinite().all():
         name = target.removeprefix("0.")
         raise ValueError(f"expected a finite {name}, got NaN or infinity; nothing can be proven of such a layer")
-    return value.detach() if isinstance(value, Tensor) else value
+    return value
 
 
 def call(target: Any, args: Args, kwargs: Kwargs) -> Any:
     """The result of a function, or of a method by its name."""
     function: Callable[..., Any] = getattr(args[0], target).__call__ if isinstance(target, str) else target
-    with torch.no_grad():
-        return function(*(args[1:] if isinstance(target, str) else args), **kwargs)
+    return function(*(args[1:] if isinstance(target, str) else args), **kwargs)
 
 
 def call_with_constants(target: Any, args: Args, kwargs: Kwargs) -> Any:

@@ -82,9 +82,10 @@ def _layer_with_weights(function: Any, args: Args, kwargs: Kwargs) -> nn.Module:
     else:
         channels = weight.shape[1] * options.get("groups", 1)
         layer = nn.Conv2d(channels, weight.shape[0], tuple(weight.shape[2:]), bias=bias is not None, **options)
-    layer.weight = nn.Parameter(weight)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias)
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None:  # itself, as a new parameter would get no gradient of the network's own
+            delattr(layer, name)
+            setattr(layer, name, tensor)
     return layer.eval()
 
 
