@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from explained_toys import open_classifier, saved
+from torch import nn
 
 import berncert
 from berncert import data
@@ -75,6 +76,28 @@ def test_nothing_is_printed_that_is_more_than_what_is_proven(words: list[str], c
         assert known * 0.999 <= shown <= known
     for shown, known in limits:
         assert known <= shown <= known * 1.1
+
+
+def test_of_the_local_route_no_largest_radius_is_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(64, 30), nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 10)]
+    berncert.write_onnx(berncert.freeze(nn.Sequential(*layers), (1, 8, 8)), "net.onnx")
+    words = ["explain", "net.onnx", "--data", "digits", "--index", "3", *QUICK]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "within the tolerance" not in text
+    for part in ("LOCAL: by bounds that hold near this input", "by the local route", "it would be", "the widest first"):
+        assert part in text
+    assert main([*words, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["route"] == "local"
+    assert 0 < record["radius_by_bound"] < record["radius"]
+    assert len(record["reached"]["upper"]) == 10
+    assert main([*words, "--routes", "global", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["radius"] == record["radius_by_bound"]
 
 
 def test_without_a_witness_what_is_known_is_printed() -> None:

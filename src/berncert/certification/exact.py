@@ -179,35 +179,38 @@ class ImageProver(PreparedModel):
         dtype = getattr(torch, method.dtype)
         super().__init__(model, input_shape, norm=method.norm, dtype=dtype, batch_size=batch_size, progress=progress)
         self.method, self.threads = method, threads
-        self._local: LocalRoute | None = None
 
     def __call__(self, batch: Batch) -> ImageCertificates:
         """One proven statement for each image: by the route that gives it most."""
         images = checked_images(batch.images)
         if self.method.proof:
             return self.with_proofs(batch)[0]
-        best = self._by_global(images)
+        best = self.by_global(images)
         if self.method.routes == "both":
-            best = self._by_local(images, best)
+            best = self.by_local(images, best)
         if self.method.counterexamples or self.method.radius is not None:
             best = self._attacked(images, best)
         return best
 
-    def _by_local(self, images: Tensor, best: ImageCertificates) -> ImageCertificates:
-        """The same, with what the local route proves where it proves more."""
+    @cached_property
+    def local(self) -> LocalRoute:
+        """What is proven once for all images that the local route looks at."""
+        assert isinstance(self.head, PolynomialHead)
+        return LocalRoute(
+            self.extractor, self.value, self.head, self.norm, threads=self.threads, progress=self.progress
+        )
+
+    def by_local(self, images: Tensor, by_global: ImageCertificates) -> ImageCertificates:
+        """The same rows, with what the local route proves where it proves more."""
+        best = by_global[np.arange(len(by_global))]
         asked, safe = self.method.radius, _without_overflow(self.value, _sizes(images), self._spread, self._largest)
         rows = np.flatnonzero((best.status != Status.TIE) & (best.radius < (safe if asked is None else asked)))
         if not len(rows) or not local_route_takes(self.head):
             return best
-        if self._local is None:  # what is proven once for all images
-            assert isinstance(self.head, PolynomialHead)
-            self._local = LocalRoute(
-                self.extractor, self.value, self.head, self.norm, threads=self.threads, progress=self.progress
-            )
         if asked is None:
-            found = self._local.radii(images[rows], best.predicted[rows], best.radius[rows])
+            found = self.local.radii(images[rows], best.predicted[rows], best.radius[rows])
         else:
-            found = np.where(self._local.holds(images[rows], best.predicted[rows], asked), asked, 0.0)
+            found = np.where(self.local.holds(images[rows], best.predicted[rows], asked), asked, 0.0)
         found = np.minimum(found, safe[rows])
         better = found > best.radius[rows]
         for column, value in (("radius", found[better]), ("route", "local")):
@@ -231,7 +234,7 @@ class ImageProver(PreparedModel):
             best.status[rows[upper < asked]] = Status.FALLS
         return best
 
-    def _by_global(self, images: Tensor) -> ImageCertificates:
+    def by_global(self, images: Tensor) -> ImageCertificates:
         """By the Lipschitz bound of the extractor, in the norm of the features that gives a row most."""
         features, sizes = self.features(images), _sizes(images)
         best: ImageCertificates | None = None

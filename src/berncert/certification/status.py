@@ -18,10 +18,10 @@ class Status(StrEnum):
         >>> status.name, status is berncert.Status.WHOLE_CUBE
         ('WHOLE_CUBE', True)
         >>> print(berncert.Status.PROVEN.value)
-        the radius is within the tolerance of the largest possible
+        the radius is within the tolerance of the largest possible; of an image: that of its features is
     """
 
-    PROVEN = "the radius is within the tolerance of the largest possible"
+    PROVEN = "the radius is within the tolerance of the largest possible; of an image: that of its features is"
     WHOLE_CUBE = (
         "the class holds in the whole cube, so the classifier is constant; or in all of the box that was asked about"
     )

@@ -12,15 +12,18 @@ from berncert.certification.methods import Exact
 from berncert.cli import output
 from berncert.cli.certify import open_named
 from berncert.cli.flags import add_data_dir, add_flag, add_json, add_model, settings_of
-from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
+from berncert.foundation.rounding import ceil_digits, ceil_places, floor_digits, floor_places, norm_name
 from berncert.reporting.files import PICTURES, file_path, try_to_write, write_picture
 from berncert.reporting.tables import TextTable
 from berncert.runs.settings import RunSettings
 
 if TYPE_CHECKING:
+    from berncert.foundation.arrays import Floats
     from berncert.reporting.explanation import Explanation, Rival
 
-SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes")
+MOST_FEATURES = 10
+"""Whose limits are printed."""
+SETTINGS = ("data", "split", "norm", "degree", "tolerance", "max_boxes", "routes")
 EXAMPLES = """\
 examples:
   berncert explain digits --index 3
@@ -91,6 +94,9 @@ def _show(explained: Explanation, picture: Path | None) -> None:
     for line in (*_between(explained), f"{explained.status.name}: {explained.status}", "", *_derivation(explained), ""):
         console.print(line)
     console.print(_rivals(explained))
+    if explained.reached is not None:
+        console.print()
+        console.print(_limits(explained, *explained.reached))
     degree = output.degree_text(explained.head.degree)
     boxes = c.in_features.boxes
     console.print(f"{boxes} boxes searched, {explained.seconds:.2f} s for the certificate; degree {degree}")
@@ -117,15 +123,24 @@ def _derivation(explained: Explanation) -> list[str]:
     c, pixels = explained.certificate, norm_name(explained.settings.norm)
     if not 0 < c.radius < math.inf:
         return ["how the radius is computed: there is none, as the status says"]
-    features = norm_name(float(c.feature_norm))
+    features, alone = norm_name(float(c.feature_norm)), explained.by_bound
     lines = {
         f"  {floor_digits(c.feature_radius, 6)}": f"proven distance, in {features}; {_witness(explained)}",
         f"- 2 x {ceil_digits(c.extraction_error, 2)}": "the effect of rounding on the features of both images",
         f"/ {ceil_digits(c.lipschitz_bound, 6)}": f"proven Lipschitz bound of the extractor, {pixels} to {features}",
-        f"= {floor_digits(c.radius, 6)}": "radius, rounded down",
+        f"= {floor_digits(alone.radius, 6)}": "rounded down" if explained.is_local else "radius, rounded down",
     }
     wide = max(map(len, lines))
-    return ["how the radius is computed", *(f"{number:<{wide}}   {about}" for number, about in lines.items())]
+    by_bound = [f"{number:<{wide}}   {about}" for number, about in lines.items()]
+    if not explained.is_local:
+        return ["how the radius is computed: by the global route, a bound that holds everywhere", *by_bound]
+    return [
+        "how the radius is computed: by the local route, bounds that hold near this image",
+        f"  {floor_digits(c.radius, 6)}   the largest radius that was proven: by bounds on what the features of images",
+        "  within it can be together; what each can be by itself is listed at the end",
+        "by the global route, one Lipschitz bound that holds everywhere, it would be",
+        *by_bound,
+    ]
 
 
 def _witness(explained: Explanation) -> str:
@@ -155,6 +170,21 @@ def _rivals(explained: Explanation) -> TextTable:
         rows,
         title="rivals, each by itself, the nearest first",
         note=f"{left} more classes look farther away" if left else "",
+    )
+
+
+def _limits(explained: Explanation, lower: Floats, upper: Floats) -> TextTable:
+    """Where the features of all images within the radius are, those that reach farthest first."""
+    own = explained.certificate.features
+    widest = sorted(range(len(own)), key=lambda j: float(lower[j] - upper[j]))[:MOST_FEATURES]
+    ends = [(floor_places(lower[j], 5), ceil_places(upper[j], 5), ceil_places(upper[j] - lower[j], 5)) for j in widest]
+    rows = [[str(j), f"{own[j]:.5f}", *texts] for j, texts in zip(widest, ends, strict=True)]
+    left = len(own) - len(rows)
+    return TextTable(
+        ("feature", "value", "least", "greatest", "width"),
+        rows,
+        title="what the features of images within the radius can be, the widest first",
+        note=f"{left} more are narrower" if left else "",
     )
 
 

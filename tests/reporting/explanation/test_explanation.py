@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from explained_toys import HALVES, JAGGED, PLACE, boxy, classifier, explained, lengths, open_classifier, saved, towards
+from torch import Tensor, nn
 
 import berncert
 from berncert.certification.exact import ImageProver
-from berncert.certification.methods import Batch, Exact
+from berncert.certification.methods import Exact
 from berncert.certification.status import Status
 from berncert.models.checkpoint import open_checkpoint, save
 from berncert.reporting.explanation import Sample, explain, read_sample
@@ -81,6 +82,42 @@ def test_the_radius_is_made_of_its_parts() -> None:
     made = (c.feature_radius - 2 * c.extraction_error) / c.lipschitz_bound
     assert c.radius <= made
     assert c.radius == pytest.approx(made, rel=1e-9)
+
+
+def steep() -> berncert.Classifier:
+    """An ordinary network, whose Lipschitz bound is far from what it does near an image."""
+    torch.manual_seed(0)
+    extractor = nn.Sequential(
+        nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 3), nn.Sigmoid()
+    )
+    with torch.no_grad():
+        for parameter in extractor.parameters():
+            parameter *= 3
+    head = berncert.SmoothedHead(torch.randn(4, 3, 3, 3, dtype=torch.float64))
+    return berncert.Classifier(extractor.double(), head).eval()
+
+
+@pytest.mark.parametrize("norm", [2, math.inf])
+def test_the_route_that_proves_more_is_the_one_that_is_explained(norm: float) -> None:
+    model, point = steep(), torch.rand(12, dtype=torch.float64)
+    e = explain(model, Sample("toy", "test", 0, point, 0, tuple("abcd")), Exact(norm=norm))
+    (c,) = berncert.certify(model, point[None], norm=norm)
+    assert e.is_local
+    assert (e.certificate.radius, e.certificate.route, e.status) == (c.radius, "local", Status.LOCAL)
+    by_bound = berncert.certify(model, point[None], norm=norm, routes="global")[0]
+    assert e.by_bound.radius == by_bound.radius < c.radius
+    assert min(rival.radius for rival in e.rivals) >= c.radius
+    assert e.found is not None
+    assert e.found.distance >= c.radius
+    lower, upper = e.reached  # type: ignore[misc]
+    rng = np.random.default_rng(0)
+    near = towards(rng.uniform(size=12), point.numpy(), float(c.radius), norm, rng)
+    features = e.model.extractor(torch.from_numpy(near)).numpy()
+    assert ((lower <= features) & (features <= upper)).all()
+    assert (features.max(axis=0) - features.min(axis=0) > 0).all()
+    assert e.as_json()["reached"]["lower"] is lower
+    alone = explain(model, e.sample, Exact(norm=norm, routes="global"), attack=False)
+    assert (alone.certificate.radius, alone.reached, alone.is_local) == (by_bound.radius, None, False)
 
 
 def test_a_known_answer_in_one_two_and_three_features() -> None:
@@ -166,14 +203,14 @@ def test_no_rival_is_proven_to_stay_behind_beyond_the_wall_of_the_cube(norm: flo
 
 
 def test_explain_checks_the_witness_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = ImageProver.__call__
+    honest = ImageProver.by_global
 
-    def moved(prove: ImageProver, batch: Batch) -> berncert.ImageCertificates:
-        c = honest(prove, batch)
+    def moved(prove: ImageProver, images: Tensor) -> berncert.ImageCertificates:
+        c = honest(prove, images)
         between = (c.in_features.witness + c.features) / 2
         return dataclasses.replace(c, in_features=dataclasses.replace(c.in_features, witness=between))
 
-    monkeypatch.setattr(ImageProver, "__call__", moved)
+    monkeypatch.setattr(ImageProver, "by_global", moved)
     with pytest.raises(RuntimeError, match="expected a witness of another class"):
         explained(JAGGED, PLACE, attack=False)
 

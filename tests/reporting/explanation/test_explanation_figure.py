@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from io import BytesIO
@@ -17,7 +18,7 @@ from matplotlib.patches import Polygon
 import berncert
 from berncert.certification.methods import Exact
 from berncert.reporting import slices
-from berncert.reporting.explanation import Explanation, explain, read_sample
+from berncert.reporting.explanation import explain, read_sample
 from berncert.reporting.explanation.figure import derivation, detail_of, explanation_figure, title_of
 from berncert.reporting.explanation.surface import OTHER, STYLES, slice_of, styles_of
 from berncert.runs.settings import RunSettings
@@ -97,7 +98,7 @@ def test_an_image_is_shown_beside_what_fools_it_and_the_change() -> None:
     assert np.array_equal(second.images[0].get_array(), e.found.image[0])  # type: ignore[union-attr]
     assert len(third.images) == 1
     assert "digits, test image 3, labelled '8'" in detail_of(e)
-    alone = Explanation(e.sample, e.settings, e.model, e.certificate, e.logits, e.rivals, None, 0.0)
+    alone = dataclasses.replace(e, found=None)
     assert not explanation_figure(alone).axes[1].images
 
 
@@ -107,9 +108,7 @@ def test_colour_images_are_shown_in_colour() -> None:
     image = torch.rand(3, 4, 4)
     changed = type(e.found)(image.double() * 0.9, 0.1, 1)
     sample = type(e.sample)("own", "test", 0, image, 0, e.sample.classes)
-    figure = explanation_figure(
-        Explanation(sample, e.settings, e.model, e.certificate, e.logits, e.rivals, changed, 0.0)
-    )
+    figure = explanation_figure(dataclasses.replace(e, sample=sample, found=changed))
     assert [axes.images[0].get_array().shape for axes in figure.axes[:3]] == [(4, 4, 3)] * 3
     assert rendered(figure)
 
@@ -132,7 +131,18 @@ def test_an_attack_far_beyond_is_mentioned_and_not_drawn() -> None:
     e = explained(JAGGED, PLACE)
     assert e.found is not None
     far = type(e.found)(e.found.image, 1e3, e.found.predicted)
-    figure = explanation_figure(Explanation(e.sample, e.settings, e.model, e.certificate, e.logits, e.rivals, far, 0.0))
+    figure = explanation_figure(dataclasses.replace(e, found=far))
     bars = figure.axes[-1]
     assert bars.get_xlim()[1] < 10
     assert "an attack succeeded at 1e+03 →" in {text.get_text() for text in bars.texts}
+
+
+def test_a_radius_of_the_local_route_is_not_derived_from_the_bound() -> None:
+    e = explained(JAGGED, PLACE)
+    local = dataclasses.replace(e, reached=(np.zeros(3), np.array([0.1, 0.25, 0.2])))
+    lines = derivation(local)
+    assert "by bounds near this point" in lines[0]
+    assert "varies by more than 0.25" in lines[1]
+    assert lines[2].startswith("global route alone: ")
+    assert max(map(len, lines[:3])) < 70
+    explanation_figure(local)

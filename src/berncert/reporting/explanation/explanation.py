@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from berncert import data
 from berncert.certification.classifier import Classifier
 from berncert.certification.exact import ImageProver, certify
 from berncert.certification.inputs import checked_images
-from berncert.certification.methods import Batch, Exact
+from berncert.certification.methods import Exact
 from berncert.certification.results import ImageCertificates
 from berncert.certification.status import Status
 from berncert.extractor.bounds.value_bound import ValueBound
@@ -76,7 +76,11 @@ class Explanation:
     model: Classifier
     """The model as it was certified: frozen, in float64."""
     certificate: ImageCertificates
-    """One row."""
+    """One row: by the route that proves more."""
+    by_bound: ImageCertificates
+    """The same row by the global route alone, which divides by the extractor's Lipschitz bound."""
+    reached: tuple[Floats, Floats] | None
+    """Between which limits each feature of all images within the radius lies, where the local route proves more."""
     logits: Floats
     rivals: tuple[Rival, ...]
     """The nearest first."""
@@ -98,6 +102,11 @@ class Explanation:
     def correct(self) -> bool:
         """Whether the predicted class is the label."""
         return self.predicted == self.sample.label
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the radius is proven by bounds near this image, not by the Lipschitz bound."""
+        return str(self.certificate.route) == "local"
 
     @property
     def holds_in_cube(self) -> bool:
@@ -130,6 +139,9 @@ class Explanation:
             "correct": self.correct,
             "status": self.status.name,
             "status_means": str(self.status),
+            "route": str(c.route),
+            "radius_by_bound": float(self.by_bound.radius),
+            "reached": self.reached and dict(zip(("lower", "upper"), self.reached, strict=True)),
             **{name: getattr(c, name).tolist() for name in in_pixels},
             **{name: getattr(c.in_features, field).tolist() for name, field in in_features.items()},
             "feature_norm": float(c.feature_norm),
@@ -157,10 +169,11 @@ def explain(
     """
     check_fits(model, sample.name, sample.image.shape, sample.classes)
     began = time.perf_counter()
-    # what is explained is how a radius follows from the extractor's Lipschitz bound
-    by_bound = replace(settings, routes="global")
-    prove = ImageProver(by_bound, model, sample.image.shape, progress=progress)
-    (c,) = prove(Batch(checked_images(sample.image[None])))
+    prove = ImageProver(settings, model, sample.image.shape, progress=progress)
+    images = checked_images(sample.image[None])
+    both = [prove.by_global(images)]
+    both += [prove.by_local(images, both[0])] if settings.routes == "both" else []
+    (by_bound,), (c,) = both[0], both[-1]
     seconds = time.perf_counter() - began
     assert isinstance(prove.head, PolynomialHead)
     head = prove.head.in_float64()
@@ -178,8 +191,17 @@ def explain(
                 f"an image of another class was found at {found.distance!r}, within the proven radius {c.radius!r}: "
                 "this must not happen; please report it"
             )
-    rivals = rivals_of(head, c, settings, room=room_in_cube(prove.value, c), progress=progress)
-    return Explanation(sample, settings, frozen, c, logits, rivals, found, seconds)
+    rivals = rivals_of(
+        head, by_bound, settings, room=room_in_cube(prove.value, c), least=float(c.radius), progress=progress
+    )
+    reached = _reached(prove, images, float(c.radius)) if c.route == "local" else None
+    return Explanation(sample, settings, frozen, c, by_bound, reached, logits, rivals, found, seconds)
+
+
+def _reached(prove: ImageProver, images: Tensor, radius: float) -> tuple[Floats, Floats]:
+    """Between which limits each feature of all images within the radius lies: proven by the local route's bounds."""
+    limits = prove.local.reach.around(images, torch.tensor([radius])).features.interval
+    return limits.lower[0].numpy(), limits.upper[0].numpy()
 
 
 def read_sample(settings: RunSettings, index: int, *, data_dir: str | PathLike[str] | None = None) -> Sample:
@@ -212,12 +234,14 @@ def room_in_cube(value: ValueBound, c: ImageCertificates) -> float:
 
 
 def rivals_of(
-    head: PolynomialHead, c: ImageCertificates, settings: Exact, *, room: float, progress: bool | None = None
-) -> tuple[Rival, ...]:
+    head: PolynomialHead, c: ImageCertificates, settings: Exact, *, room: float, least: float = 0.0,
+    progress: bool | None = None,
+) -> tuple[Rival, ...]:  # fmt: skip
     """How far it is to where each rival overtakes, each as a problem of two classes; the nearest first.
 
-    What is proven for all rivals together holds for each, so no distance is below the certificate's. Nothing is proven
-    of images whose features may be farther away than `room`.
+    What is proven for all rivals together holds for each, so no distance is below that of the certificate, which is
+    one of the global route, or below `least`, in pixels. Nothing is proven of images whose features may be farther
+    away than `room`.
     """
     logits, slopes = (part[0].numpy() for part in head.linearise(torch.from_numpy(c.features)[None]))
     predicted = int(c.predicted)
@@ -232,7 +256,7 @@ def rivals_of(
         )  # fmt: skip
         reach = max(float(own.radius), float(c.feature_radius))
         margin = float(logits[predicted] - logits[number])
-        radius = _in_pixels(c, min(reach, room))
+        radius = max(least, _in_pixels(c, min(reach, room)))
         found.append(Rival(number, margin, radius, reach, float(own.upper), own.witness, cast(Status, own.status)))
     return tuple(sorted(found, key=lambda rival: (rival.feature_upper, rival.feature_radius, -rival.margin)))
 

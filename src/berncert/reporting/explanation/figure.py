@@ -94,6 +94,14 @@ def derivation(explained: Explanation) -> list[str]:
     search = boxes if explained.status is Status.PROVEN else explained.status.name
     distance, bound = floor_digits(c.feature_radius, 4), ceil_digits(c.lipschitz_bound, 4)
     rounding = ceil_digits(2 * c.extraction_error, 1)
+    if explained.reached is not None:
+        widest = ceil_digits((explained.reached[1] - explained.reached[0]).max(), 3)
+        return [
+            f"radius {floor_digits(c.radius, 4)}: by bounds near this {explained.sample.kind}",
+            f"within it no feature varies by more than {widest}",
+            f"global route alone: {floor_digits(explained.by_bound.radius, 3)} = ({distance} - {rounding}) / {bound}",
+            f"{bound}: Lipschitz bound, proven from {pixels} of pixels to {features} of features",
+        ]
     return [
         f"radius {floor_digits(c.radius, 4)} = ({distance} - {rounding}) / {bound}",
         f"{distance}: proven distance of the features ({features}; {search})",

@@ -82,7 +82,7 @@ def draw_slice(axes: Axes, explained: Explanation, cut: Slice) -> None:
     ball.set_clip_path(edge)
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    _mark(axes, explained, witnesses, outline)
+    _mark(axes, explained, witnesses, outline, cube)
     grid = np.stack(np.meshgrid(x, y), axis=-1)
     inside, covered = (Path(corners).contains_points(grid.reshape(-1, 2)) for corners in (cube, outline))
     free = (inside & ~covered).reshape(len(y), len(x))
@@ -143,8 +143,10 @@ def _window(witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> tuple[F
     return middle - ROOM * span / 2, middle + ROOM * span / 2
 
 
-def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Floats]], outline: Floats) -> None:
-    """The image as a dot, each witness as a cross, a thin line between them."""
+def _mark(
+    axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Floats]], outline: Floats, cube: Floats
+) -> None:
+    """The image as a dot, each witness as a cross, a thin line between them; words in the ball where they have room."""
     style: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": INK, "zorder": 7, **HALO}
     own = styles_of(explained)[explained.predicted].ink
     for row, (name, (x, y)) in enumerate(witnesses):
@@ -159,7 +161,8 @@ def _mark(axes: Axes, explained: Explanation, witnesses: Sequence[tuple[str, Flo
     width, height = np.array(WORDS) * float(np.diff(axes.get_xlim())[0])
     corners = np.array([[-width, -height], [width, -height], [width, height], [-width, height]])
     place = np.array([0, 0.5 * outline[:, 1].min(initial=0)])
-    if len(outline) and Path(outline).contains_points(corners + place).all() and -place[1] > 1.8 * height:
+    fits = all(len(part) and Path(part).contains_points(corners + place).all() for part in (outline, cube))
+    if fits and -place[1] > 1.8 * height:
         words: Mapping[str, Any] = {"fontsize": SMALL, "color": own, "zorder": 7}
         axes.text(0, place[1], "proven:\nthe same class", ha="center", va="center", **words)
 
