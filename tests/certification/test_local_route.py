@@ -157,6 +157,22 @@ def test_radii_are_smaller_in_float32_and_hold_there() -> None:
         assert model(moved.float()).argmax(dim=1).tolist() == single.predicted.tolist()
 
 
+def test_the_radius_of_an_image_is_the_same_in_a_batch_and_alone() -> None:
+    torch.manual_seed(5)
+    extractor = nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(54, 12), nn.Sigmoid(),
+        nn.Linear(12, 3), nn.Sigmoid(),
+    ).double()  # fmt: skip
+    model = berncert.Classifier(extractor, smoothed().head).freeze((1, 6, 6))
+    x = images(8)
+    x[0] = 0.0
+    for norm in (2.0, math.inf):
+        together = berncert.certify(model, x, norm=norm)
+        assert "local" in together.route
+        alone = [berncert.certify(model, x[i : i + 1], norm=norm).radius[0] for i in range(len(x))]
+        np.testing.assert_allclose(together.radius, alone, rtol=1e-9)
+
+
 def test_a_prepared_method_with_its_local_route_pickles() -> None:
     prove = berncert.Exact(norm=math.inf).prepare(smoothed(), (1, 6, 6))
     first = prove(Batch(images()))

@@ -15,7 +15,17 @@ from operation_examples import EXAMPLES, Example, names, network_of
 from torch import Tensor, nn
 
 import berncert
-from berncert.extractor.bounds.local import Interval, LocalValue, curve_lines
+from berncert.extractor.bounds.local import (
+    TURN,
+    Interval,
+    Lines,
+    LocalValue,
+    Pulled,
+    curve_lines,
+    curve_range,
+    kinked_lines,
+    through_maxima,
+)
 from berncert.extractor.frozen import FrozenNetwork, interpret
 from berncert.extractor.operations.entrywise import CURVES
 from berncert.extractor.reach import LocalReach, Reached
@@ -257,7 +267,7 @@ def test_lines_stay_below_and_above_their_curve_and_not_far(name: str) -> None:
     ends = torch.rand(400, 2, generator=generator, dtype=torch.float64).mul(16).sub(8)
     ends[:100, 1] = ends[:100, 0] + 1e-3
     low, high = ends.amin(dim=1)[None], ends.amax(dim=1)[None]
-    lines = curve_lines(curve.function, Interval(low, high), curve.shape.bend, curve.shape.kinks, torch.zeros(()))
+    lines = curve_lines(curve.function, Interval(low, high), curve.shape, torch.zeros(()))
     shares = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
     points = (low + (high - low) * shares).clamp(low, high)
     values = curve.function(points)
@@ -282,8 +292,84 @@ def test_no_slope_between_kinks_changes_faster_than_is_said(name: str) -> None:
     for i in faster.tolist():
         assert kinks.numel()
         assert float((kinks - x[i].detach()).abs().min()) <= 2 * width
-    if shape.rising:
-        assert (slope >= -1e-12).all()
+    turn = -math.inf if shape.turn is None else shape.turn
+    away = (x - turn).abs() > TURN
+    assert (slope[away & (x < turn)] <= 1e-12).all()
+    assert (slope[away & (x > turn)] >= -1e-12).all()
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_range_of_a_curve_is_what_it_takes_and_no_more(name: str) -> None:
+    curve = CURVES[name]
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.rand(400, 2, generator=generator, dtype=torch.float64).mul(16).sub(8)
+    ends[:100, 1] = ends[:100, 0] + 1e-3
+    low, high = ends.amin(dim=1)[None], ends.amax(dim=1)[None]
+    found = curve_range(curve.function, Interval(low, high), curve.shape, torch.full((), 1e-15, dtype=torch.float64))
+    values = curve.function(low + (high - low) * torch.linspace(0, 1, 10_001, dtype=torch.float64)[:, None])
+    assert (found.lower <= values.amin(dim=0)).all()
+    assert (found.upper >= values.amax(dim=0)).all()
+    between = 1e-6 if curve.shape.bend else 1e-4 * (high - low)[0]  # what can lie between the points that are tried
+    assert (values.amin(dim=0) - found.lower <= between).all()
+    assert (found.upper - values.amax(dim=0) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "mish"])
+def test_a_curve_turns_where_it_is_said_to(name: str) -> None:
+    curve = CURVES[name]
+    assert curve.shape.turn is not None
+    around = torch.tensor([curve.shape.turn - TURN, curve.shape.turn + TURN], dtype=torch.float64, requires_grad=True)
+    before, after = torch.autograd.grad(curve.function(around).sum(), around)[0].tolist()
+    assert before < -1e-10
+    assert after > 1e-10
+
+
+def shaken(value: Tensor, seed: int) -> Tensor:
+    """The same but for last bits, as sums in another order leave them."""
+    noise = torch.randint(-4, 5, value.shape, generator=torch.Generator().manual_seed(seed))
+    return value * (1 + noise * 2.0**-52)
+
+
+def spans(count: int) -> tuple[Tensor, Tensor]:
+    """Intervals, of which every fourth has 0 in its middle, and every other fourth is thin."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.rand(count, 2, generator=generator, dtype=torch.float64).mul(8).sub(4)
+    ends[::4, 1] = -ends[::4, 0]
+    ends[1::4, 1] = ends[1::4, 0] + 1e-2
+    return ends.amin(dim=1)[None], ends.amax(dim=1)[None]
+
+
+@pytest.mark.parametrize("name", ["leaky", *CURVES])
+def test_last_bits_of_an_interval_do_not_choose_another_line(name: str) -> None:
+    low, high = spans(400)
+
+    def lines(interval: Interval) -> Lines:
+        if name in ("leaky", "relu"):
+            return kinked_lines(interval, 0.1 if name == "leaky" else 0.0)
+        return curve_lines(CURVES[name].function, interval, CURVES[name].shape, torch.zeros(()))
+
+    first = lines(Interval(low, high))
+    for seed in range(4):
+        for one, other in zip(first, lines(Interval(shaken(low, seed), shaken(high, seed + 10))), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_last_bits_do_not_choose_another_entry_of_a_window() -> None:
+    low, high = spans(40)
+    index = torch.arange(40).view(-1, 4)
+    low, high = (torch.where(torch.arange(40) < 20, side[:, :1], side) for side in (low, high))  # equal ones
+    rows = seeded(1, 6, 10)
+
+    def pulled(interval: Interval) -> Pulled:
+        return through_maxima(
+            rows, index, LocalValue(interval.lower, interval, 2.0, (1.0, 2.0, math.inf), seeded(1, 3))
+        )
+
+    first = pulled(Interval(low, high))
+    for seed in range(4):
+        again = pulled(Interval(shaken(low, seed), shaken(high, seed + 10)))
+        torch.testing.assert_close(first.rows[0], again.rows[0], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(first.constant, again.constant, rtol=1e-6, atol=1e-6)
 
 
 def test_what_overflows_bounds_nothing() -> None:

@@ -1,7 +1,8 @@
 """Compiled: affine bounds taken back through lines that enclose functions of single entries.
 
-`through_lines` and `through_secants` serve whole rows (`bounds/local.py`), `pull_patches` those of entries that depend
-on few others (`patches.py`). No sum is reordered, and each loop runs along numbers that lie side by side.
+`hull_lines` finds lines for curves, `through_lines` and `through_secants` serve whole rows (`bounds/local.py`), and
+`pull_patches` those of entries that depend on few others (`patches.py`). No sum is reordered, and each loop runs along
+numbers that lie side by side.
 """
 
 from __future__ import annotations
@@ -122,6 +123,60 @@ def _length(row: Any, half: Any, live: Any, chosen: Any) -> float:
         if chosen[t]:
             total += (row[k] * half[k] / largest) ** 2
     return math.sqrt(total) * largest * (1.0 + 4.0 * (len(live) + 80.0) * 2.0**-53) + 1e-280
+
+
+@exact
+def hull_lines(points: Any, values: Any, middle: Any, a: Any, low: Any, b: Any, high: Any) -> None:
+    """For each row of points (E, m), in order, and values: a line below them, a x + low, and one above, b x + high.
+
+    Each is best at the middle: along the hull there. Where a corner of the hull is there, the slope is halfway between
+    those beside it, so that no choice between the two rests on the last bits.
+    """
+    corners = np.empty(points.shape[1], np.int64)
+    for e in range(len(points)):
+        x, y = points[e], values[e]
+        for side in (1.0, -1.0):
+            slope = _hull_slope(x, y, side, middle[e], corners)
+            at = math.inf
+            for k in range(len(x)):
+                at = min(at, side * (y[k] - slope * x[k]))
+            if not at < math.inf:  # what is not a number proves nothing
+                at = math.nan
+            if side > 0.0:
+                a[e], low[e] = slope, at
+            else:
+                b[e], high[e] = slope, -at
+
+
+@exact
+def _hull_slope(x: Any, y: Any, side: float, middle: float, corners: Any) -> Any:
+    """The slope of the hull below (side 1) or above (-1) some points, over the middle."""
+    count = 0
+    for k in range(len(x)):
+        if count and not x[k] > x[corners[count - 1]]:  # the same point again
+            continue
+        while count >= 2:
+            i, j = corners[count - 2], corners[count - 1]
+            if side * ((y[j] - y[i]) * (x[k] - x[i]) - (y[k] - y[i]) * (x[j] - x[i])) < 0.0:
+                break
+            count -= 1
+        corners[count] = k
+        count += 1
+    if count < 2:
+        return 0.0
+    at = 1
+    while at < count - 1 and x[corners[at]] < middle:
+        at += 1
+    i, j = corners[at - 1], corners[at]
+    slope = (y[j] - y[i]) / (x[j] - x[i])
+    near = 1e-6 * (x[corners[count - 1]] - x[corners[0]])
+    if at < count - 1 and x[j] - middle <= near:
+        i, j = j, corners[at + 1]
+    elif at > 1 and middle - x[i] <= near:
+        i, j = corners[at - 2], i
+    else:
+        return slope
+    return (slope + (y[j] - y[i]) / (x[j] - x[i])) / 2.0
 
 
 @exact

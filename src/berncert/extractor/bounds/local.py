@@ -7,7 +7,7 @@ here holds in real arithmetic, for the floats as they are (docs/proof.md, "The l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,10 @@ from berncert.extractor.bounds.spectral_norm import UNIT
 
 CELLS = 32
 """Into so many parts an interval is divided where a curve is enclosed: the lines lose a thousandth of its own sag."""
+LEVEL = 1e-9
+"""Numbers this close, relative to their size, count as equal where a choice rests on them: no last bit decides it."""
+TURN = 1e-9
+"""How far the place of a minimum may be from where it is said to be."""
 TINY = 1e-280
 """More than all that is lost where numbers become too small for a float."""
 
@@ -104,6 +108,17 @@ class Lines(NamedTuple):
         return flat(torch.maximum(lower, upper), 1).amax(dim=1)
 
 
+class CurveShape(NamedTuple):
+    """What is proven of the shape of a function of one number."""
+
+    bend: float
+    """The slope changes by at most this for each 1, between kinks."""
+    kinks: tuple[float, ...] = ()
+    """Where the slope jumps."""
+    turn: float | None = None
+    """Where it has its minimum, to within `TURN`: it falls before, and rises after. None if it never falls."""
+
+
 def flat(values: Tensor, axes: int) -> Tensor:
     """The axes after the first few as one, which also a single number has."""
     return values.reshape(*values.shape[:axes], math.prod(values.shape[axes:]))
@@ -186,7 +201,7 @@ def kinked_lines(interval: Interval, below: Tensor | float) -> Lines:
     at = torch.maximum(left * low - chord * low, high - chord * high)
     other = torch.minimum(left * low - chord * low, high - chord * high)
     error = 16 * UNIT * (left.abs() + chord.abs() + 1) * interval.magnitude
-    tangent = torch.where(high > -low, one, left)
+    tangent = torch.where(high > -low * (1 + LEVEL), one, left)
     exact = torch.where(low >= 0, one, left)
     convex = left <= 1
     return Lines(
@@ -214,90 +229,68 @@ def kinked_secants(value: LocalValue, below: Tensor | float) -> Interval:
     return Interval(torch.minimum(near, other) - error, torch.maximum(near, other) + error)
 
 
-def curve_lines(
-    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float], error: Tensor
-) -> Lines:
-    """Lines below and above a function of one number whose slope, between kinks, changes by at most `bend` for each 1.
+def curve_lines(function: Callable[[Tensor], Tensor], interval: Interval, shape: CurveShape, error: Tensor) -> Lines:
+    """Lines below and above a function of one number, of all such those that are best at the middle of the interval.
 
     Between neighbours of a grid that holds the kinks, the function is within bend width^2 / 8 of its chord; so a line
-    that passes all points of the grid by that much passes the function. Of lines with slopes of chords of the grid, the
-    best at the middle of the interval is taken. `error` is that of the computed function.
+    that passes all points of the grid by that much passes the function. `error` is that of the computed function.
     """
-    points, values, sag = _grid(function, interval, bend, kinks)
-    middle = (interval.lower + interval.upper) / 2
-    zero = torch.zeros_like(middle)
-    best = [(zero, values.amin(dim=0)), (zero, values.amax(dim=0))]
-    for slope in _slopes(points, values):
-        offsets = values - slope * points
-        low, high = offsets.amin(dim=0), offsets.amax(dim=0)
-        (a, at), (b, up) = best
-        higher, lower = slope * middle + low > a * middle + at, slope * middle + high < b * middle + up
-        best = [
-            (torch.where(higher, slope, a), torch.where(higher, low, at)),
-            (torch.where(lower, slope, b), torch.where(lower, high, up)),
-        ]
-    (a, low), (b, high) = best
-    largest = values.abs().amax(dim=0) + torch.maximum(a.abs(), b.abs()) * interval.magnitude
+    points, values, sag = _grid(function, interval, shape)
+    middle = ((interval.lower + interval.upper) / 2).contiguous()
+    a, low, b, high = (torch.empty(middle.shape, dtype=torch.float64) for _ in range(4))
+    numbers = (part.view(-1).numpy() for part in (middle, a, low, b, high))
+    line_kernels.hull_lines(points.flatten(0, -2).numpy(), values.flatten(0, -2).numpy(), *numbers)
+    largest = values.abs().amax(dim=-1) + torch.maximum(a.abs(), b.abs()) * interval.magnitude
     rounding = sag + error + 16 * UNIT * largest + TINY
     return Lines(a, low - rounding, b, high + rounding)
 
 
-def curve_range(
-    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float], error: Tensor
-) -> Interval:
-    """Between which numbers such a function lies on the interval."""
-    _, values, sag = _grid(function, interval, bend, kinks)
-    low, high = values.amin(dim=0), values.amax(dim=0)
-    rounding = sag + error + 16 * UNIT * torch.maximum(low.abs(), high.abs()) + TINY
-    return Interval(low - rounding, high + rounding)
+def curve_range(function: Callable[[Tensor], Tensor], interval: Interval, shape: CurveShape, error: Tensor) -> Interval:
+    """Between which numbers such a function lies on the interval: what it is at the ends, and where it turns.
 
-
-def _grid(
-    function: Callable[[Tensor], Tensor], interval: Interval, bend: float, kinks: Sequence[float]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Points of the interval in order, its ends and the kinks inside among them; their values; the sag between them."""
+    Its minimum is less than what it is where it is said to turn by at most bend TURN^2 / 2.
+    """
     low, high = interval
-    shares = [k / CELLS for k in range(1, CELLS)] if bend else []
+    ends = [function(low), function(high)]
+    if shape.turn is not None:
+        ends.append(function(torch.full_like(low, shape.turn).clamp(low, high)))
+        error = error + shape.bend * TURN**2
+    values = torch.stack(ends)
+    return Interval(values.amin(dim=0) - error, values.amax(dim=0) + error)
+
+
+def _grid(function: Callable[[Tensor], Tensor], interval: Interval, shape: CurveShape) -> tuple[Tensor, Tensor, Tensor]:
+    """(..., points): of the interval in order, its ends and the kinks inside among them; their values; and the sag."""
+    low, high = interval
+    shares = [k / CELLS for k in range(1, CELLS)] if shape.bend else []
     inner = [torch.clamp(low + (high - low) * share, low, high) for share in shares]
-    inner += [torch.full_like(low, kink).clamp(low, high) for kink in kinks]
-    points = torch.stack([low, *inner, high]).sort(dim=0).values
+    inner += [torch.full_like(low, kink).clamp(low, high) for kink in shape.kinks]
+    points = torch.stack([low, *inner, high], dim=-1).sort(dim=-1).values
     values = function(points.flatten(0, 1)).view_as(points)
-    widest = points.diff(dim=0).amax(dim=0)
-    return points, values, bend * widest.square() / 8 * (1 + 1e-9)
-
-
-def _slopes(points: Tensor, values: Tensor) -> list[Tensor]:
-    """Of the chords from either end to every point, and of those between neighbours."""
-    last = len(points) - 1
-    pairs = {
-        *((0, k) for k in range(1, last + 1)),
-        *((k, last) for k in range(last)),
-        *((k, k + 1) for k in range(last)),
-    }
-    slopes = []
-    for i, j in sorted(pairs):
-        span = points[j] - points[i]
-        slopes.append(torch.where(span > 0, (values[j] - values[i]) / torch.where(span > 0, span, 1.0), 0.0))
-    return slopes
+    widest = points.diff(dim=-1).amax(dim=-1)
+    return points, values, shape.bend * widest.square() / 8 * (1 + 1e-9)
 
 
 def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
     """For the greatest of some entries of the value, whose numbers are a row of `index`, -1 for none.
 
-    With l, u their limits and a the entry of the greatest l: the maximum is at least v_a. It is at most v_a plus, for
-    each other entry that can exceed l_a, (u - l_a) / (u - l) (v - l); or at most the greatest u, if that is less.
+    With l, u their limits and a the first entry whose l is the greatest, or as good as that: the maximum is at least
+    v_a. It is at most v_a plus, for each other entry that can exceed l_a, (u - l_a) / (u - l) (v - l), with l_a for l
+    if that is less; or at most the greatest u, if that is less.
     """
     low, high = (_gathered(side, index, -math.inf) for side in value.interval)
-    first = low.argmax(dim=2, keepdim=True)
-    best, top = low.gather(2, first), high.amax(dim=2)
+    greatest, top = low.amax(dim=2), high.amax(dim=2)
+    near = LEVEL * (greatest.abs() + top.abs())
+    first = (low >= (greatest - near)[..., None]).byte().argmax(dim=2, keepdim=True)
+    best = low.gather(2, first)
     chosen = torch.zeros_like(low).scatter(2, first, 1.0)
     rivals = (high > best) & (chosen == 0)
-    room = torch.where(rivals, high - low, 1.0)
+    least = torch.where(rivals, torch.minimum(low, best), 0.0)
+    room = torch.where(rivals, high - least, 1.0)
     extra = torch.where(rivals, (high - best) / room * (1 + 8 * UNIT), 0.0)
-    least = torch.where(rivals, low, 0.0)
     middle = torch.where(rivals, room / 2, 0.0)
     at_middle = (best + high.gather(2, first)).squeeze(2) / 2 + (extra * middle).sum(dim=2)
-    constant = (at_middle > top) & rivals.any(dim=2)
+    constant = (at_middle > top + near) & rivals.any(dim=2)
     slopes = torch.where(constant[..., None], 0.0, chosen + extra)
     at_zero = torch.where(constant, top, -(extra * least).sum(dim=2))
     wide = flat(rows, 2)

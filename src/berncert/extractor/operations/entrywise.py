@@ -14,6 +14,7 @@ from torch import Tensor
 from berncert.extractor.bounds.layer_bound import LayerBound, Shape, length, norm_of_ones
 from berncert.extractor.bounds.local import (
     TINY,
+    CurveShape,
     Interval,
     Lines,
     LocalValue,
@@ -43,15 +44,10 @@ class Relaxed(Layer):
 
     def lines(self, value: LocalValue) -> Lines:
         """For each entry a line below the function on its interval, and one above."""
-        shape = self.shape_of_curve
-        return curve_lines(self.evaluate, value.interval, shape.bend, shape.kinks, self.off_by(value.interval))
+        return curve_lines(self.evaluate, value.interval, self.shape_of_curve, self.off_by(value.interval))
 
     def interval(self, *values: LocalValue) -> Interval | None:
-        (low, high), shape = values[0].interval, self.shape_of_curve
-        error = self.off_by(values[0].interval)
-        found = Interval(self.evaluate(low) - error, self.evaluate(high) + error)
-        if not shape.rising:
-            found = curve_range(self.evaluate, values[0].interval, shape.bend, shape.kinks, error)
+        found = curve_range(self.evaluate, values[0].interval, self.shape_of_curve, self.off_by(values[0].interval))
         limits = self.layer_bound((1,)).limits
         return Interval(found.lower.clamp(*limits), found.upper.clamp(*limits))
 
@@ -70,17 +66,6 @@ class Entrywise(Relaxed):
 
     def output_shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
-
-
-class CurveShape(NamedTuple):
-    """What is proven of the shape of a function of one number."""
-
-    bend: float
-    """The slope changes by at most this for each 1, between kinks."""
-    kinks: tuple[float, ...] = ()
-    """Where the slope jumps."""
-    rising: bool = True
-    """Whether it never falls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +142,7 @@ class Leaky(WithConstant, Relaxed):
 
     @property
     def shape_of_curve(self) -> CurveShape:
-        return CurveShape(0.0, (0.0,), bool((self.by >= 0).all()))
+        return CurveShape(0.0, (0.0,), 0.0 if bool((self.by < 0).any()) else None)
 
     def lines(self, value: LocalValue) -> Lines:
         return kinked_lines(value.interval, self.by)
@@ -235,21 +220,24 @@ SELU = 1.0507009873554805 * 1.6732632423543772 * (1 + 1e-12)
 CURVES: dict[str, Curve] = {
     "relu": Curve(torch.relu, 1.0, limits=(0.0, INF), ulps=0),
     "relu6": Curve(lambda x: x.clamp(0, 6), 1.0, limits=(0.0, 6.0), ulps=0, shape=CurveShape(0.0, (0.0, 6.0))),
-    "abs": Curve(torch.abs, 1.0, limits=(0.0, INF), ulps=0, shape=CurveShape(0.0, (0.0,), rising=False)),
+    "abs": Curve(torch.abs, 1.0, limits=(0.0, INF), ulps=0, shape=CurveShape(0.0, (0.0,), turn=0.0)),
     "tanh": Curve(lambda x: torch.tanh(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0), shape=CurveShape(0.7699)),
     "sigmoid": Curve(lambda x: torch.sigmoid(x).clamp(0, 1), 0.25, 0.5, (0.0, 1.0), shape=CurveShape(0.09623)),
     "hardsigmoid": Curve(
         lambda x: F.hardsigmoid(x).clamp(0, 1), 1 / 6 * (1 + 1e-15), 0.5, (0.0, 1.0), shape=CurveShape(0.0, (-3.0, 3.0))
     ),
-    "hardswish": Curve(F.hardswish, 1.5, shape=CurveShape(0.33334, (-3.0, 3.0), rising=False)),
-    "silu": Curve(F.silu, SILU, shape=CurveShape(0.50001, rising=False)),
-    "mish": Curve(F.mish, MISH, shape=CurveShape(0.6443, rising=False)),
+    "hardswish": Curve(F.hardswish, 1.5, shape=CurveShape(0.33334, (-3.0, 3.0), turn=-1.5)),
+    "silu": Curve(F.silu, SILU, shape=CurveShape(0.50001, turn=-1.278464542761)),
+    "mish": Curve(F.mish, MISH, shape=CurveShape(0.6443, turn=-1.192431214515)),
     "softsign": Curve(lambda x: F.softsign(x).clamp(-1, 1), 1.0, limits=(-1.0, 1.0), shape=CurveShape(2.0)),
     "logsigmoid": Curve(F.logsigmoid, 1.0, math.log(2) * (1 + 4 * UNIT), shape=CurveShape(0.25)),
     "selu": Curve(F.selu, SELU, shape=CurveShape(1.7582, (0.0,))),
-    "gelu": Curve(F.gelu, GELU, ulps=2 * ULPS, shape=CurveShape(0.79789, rising=False)),
+    "gelu": Curve(F.gelu, GELU, ulps=2 * ULPS, shape=CurveShape(0.79789, turn=-0.751791524694)),
     "gelu_tanh": Curve(
-        lambda x: F.gelu(x, approximate="tanh"), TANH_GELU, ulps=2 * ULPS, shape=CurveShape(0.7979, rising=False)
+        lambda x: F.gelu(x, approximate="tanh"),
+        TANH_GELU,
+        ulps=2 * ULPS,
+        shape=CurveShape(0.7979, turn=-0.752461422071),
     ),
 }
 
@@ -296,7 +284,7 @@ class Elu(Entrywise):
 
     @property
     def shape_of_curve(self) -> CurveShape:
-        return CurveShape(abs(self.alpha), (0.0,), self.alpha >= 0)
+        return CurveShape(abs(self.alpha), (0.0,), 0.0 if self.alpha < 0 else None)
 
     def evaluate(self, *values: Tensor) -> Tensor:
         return F.elu(values[0], self.alpha)
