@@ -36,6 +36,9 @@ class LipschitzRow:
     """The bound of this layer alone; NaN for a step that joins several values."""
     running: float
     """The bound from the image to its output."""
+    growth: float
+    """How many times the largest of those of its inputs that is: a bound for a whole chain of layers may be better
+    than the product of their own."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,10 @@ def lipschitz_table(
     frozen = freeze(network, input_shape)
     rows: list[LipschitzRow] = []
     last: tuple[str, NormGains | None] = ("", None)
-    number = 0
+    number, before = 0, 1.0
 
     def visit(step: Step, values: tuple[ValueBound, ...]) -> ValueBound:
-        nonlocal last, number
+        nonlocal last, number, before
         number += 1
         try:
             value, own = step.operation.bound(*values, unit=unit)
@@ -120,9 +123,13 @@ def lipschitz_table(
         if rows and follows and last[0] == step.name and own is not None and last[1] is not None:
             own = last[1].then(own)  # a layer of several operations
             rows.pop()
+        else:
+            before = max(argument.gains.factor(p, p) for argument in values)
+        running = value.gains.factor(p, p)
+        growth = running / before if before > 0 else math.nan
         last = (step.name, own)
         factor = math.nan if own is None else own.factor(p, p)
-        rows.append(LipschitzRow(step.name, step.layer, value.shape, factor, value.gains.factor(p, p)))
+        rows.append(LipschitzRow(step.name, step.layer, value.shape, factor, running, growth))
         bar.update(len(rows))
         return value
 

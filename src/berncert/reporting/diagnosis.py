@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from berncert.certification.classifier import Classifier
-from berncert.certification.exact import certify
+from berncert.certification.exact import ImageProver
+from berncert.certification.inputs import checked_images
+from berncert.certification.methods import Exact
 from berncert.certification.prepared_model import frozen_classifier
+from berncert.certification.status import Status
 from berncert.extractor.lipschitz import LipschitzRow
 from berncert.foundation.arguments import checked_norm
+from berncert.foundation.progress import Bar
 from berncert.foundation.rounding import ceil_digits, floor_digits, norm_name
 from berncert.reporting.explanation.counterexample import nearest_counterexample
 
 MOST_IMAGES = 5
+MOST_LAYERS = 2
 WORTH_NAMING = 2.0
 """A loss by less than this factor is not what is to blame."""
+STRETCHES = 1.25
+"""Nor is a layer at which the bound grows by less than this factor."""
+SAY_WHY = (Status.TIE, Status.EXTRACTION, Status.LEAVES_CUBE, Status.OVERFLOW)
+"""Ends that are not about how good the bounds are."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +47,28 @@ class Diagnosis:
     images: int
     radius: float
     """Proven."""
+    radius_by_bound: float
+    """Proven by the global route alone, from the Lipschitz bound."""
     attacked_estimate: float
     """Where an attack finds another class; inf if it finds none."""
     lipschitz_bound: float
     """Of the extractor, from `norm` of the pixels to the norm of the features that was taken."""
+    allowed_slope: float
+    """How far features may move for each unit of the pixels, for all that is proven: the distance that they may move
+    over the radius. By the global route it is the Lipschitz bound."""
     slope_estimate: float
     """How far features moved for each unit of the pixels, on the way to what the attack found."""
     layers: tuple[LipschitzRow, ...]
-    """Those that stretch most, the worst first."""
+    """Those at which the Lipschitz bound grows most, the worst first; none where it hardly grows at any."""
     routes: dict[str, int]
     """How many images each route proved most for."""
+    status: Status
+    """How most of the proofs ended."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether most radii are those of bounds near each image."""
+        return self.routes.get("local", 0) > self.images / 2
 
     @property
     def gap(self) -> float:
@@ -56,8 +77,8 @@ class Diagnosis:
 
     @property
     def bound_loss(self) -> float:
-        """What the bound loses: it holds everywhere, and the network is nowhere as steep on the way."""
-        return self.lipschitz_bound / self.slope_estimate if self.slope_estimate > 0 else math.inf
+        """What the bounds of the extractor lose: features move less for the attack than they are allowed to."""
+        return self.allowed_slope / self.slope_estimate if self.slope_estimate > 0 else math.inf
 
     @property
     def head_loss(self) -> float:
@@ -67,6 +88,8 @@ class Diagnosis:
     @property
     def advice(self) -> str:
         """What would help most."""
+        if self.status in SAY_WHY:
+            return str(self.status)
         if not self.attacked_estimate > 2 * small_radius(self.norm):
             return (
                 "the network itself falls to small changes, so no proof can help: train it for robustness, with "
@@ -74,31 +97,47 @@ class Diagnosis:
             )
         if self.gap < WORTH_NAMING:
             return "the proof is nearly as good as it can be for this network: only another training helps"
-        if self.bound_loss >= max(self.head_loss, WORTH_NAMING):
-            names = " and ".join(row.name for row in self.layers)
+        if self.bound_loss < max(self.head_loss, WORTH_NAMING):
             return (
-                f"the bound is to blame ({names} most): train with berncert.certified_loss, which keeps it down, or "
-                "build the network 1-Lipschitz (berncert.build, docs/layers.md)"
+                "the head is to blame: classes lie closer in feature space than in the pixels; train it with "
+                "berncert.certified_loss, or smooth it to another degree (berncert.choose_degree)"
             )
+        narrow = "train it through the features that a ball of images reaches (berncert.feature_box)"
+        distances = "distance layers (berncert.build('distnet', ...), docs/layers.md)"
+        layers = distances if self.norm == math.inf else "layers of norm 1 (berncert.build, docs/layers.md)"
+        rebuild = f"{narrow}, or build it of {layers}; both with berncert.certified_loss"
+        if self.is_local:
+            return f"the bounds near the images are to blame: {rebuild}"
+        if self.layers:
+            names = " and ".join(row.name for row in self.layers)
+            return f"the Lipschitz bound is to blame, which grows most at {names}: {rebuild}"
         return (
-            "the head is to blame: classes lie closer in feature space than in the pixels; train it with "
-            "berncert.certified_loss, or smooth it to another degree (berncert.choose_degree)"
+            "the bound is to blame, and no layer stretches: the network is less steep here than it may be; train it "
+            "for a larger radius, with berncert.certified_loss"
         )
 
     def __str__(self) -> str:
         found = (
             "finds none" if self.attacked_estimate == math.inf else f"needs {ceil_digits(self.attacked_estimate, 3)}"
         )
-        layers = ", ".join(f"{row.name} ({row.layer}) x {ceil_digits(row.factor, 3)}" for row in self.layers)
         routes = ", ".join(f"{name} {count}" for name, count in self.routes.items())
-        parts = f"{self.bound_loss:.2g} by the bound, {self.head_loss:.2g} by the head"
+        bounds = "bounds near the images" if self.is_local else "the Lipschitz bound"
+        parts = f"{self.bound_loss:.2g} by {bounds}, {self.head_loss:.2g} by the head"
         gap = f", {self.gap:.2g} times as much ({parts})" if math.isfinite(self.gap) else ""
-        bound = f"proven {ceil_digits(self.lipschitz_bound, 3)}, seen {floor_digits(self.slope_estimate, 3)}"
         radius = f"{norm_name(self.norm)} radius {floor_digits(self.radius, 3)}"
         return (
-            f"diagnosis: {radius} proven, an attack {found}{gap}; Lipschitz bound {bound}, most of it {layers}; "
-            f"routes: {routes}\nwhat helps: {self.advice}"
+            f"diagnosis: {radius} proven, an attack {found}{gap}; {self._bound()}; routes: {routes}\n"
+            f"what helps: {self.advice}"
         )
+
+    def _bound(self) -> str:
+        """The Lipschitz bound, and what it makes of the radius or where it comes from."""
+        bound = f"Lipschitz bound {ceil_digits(self.lipschitz_bound, 3)}"
+        if self.is_local:
+            return f"by the {bound} alone it would be {floor_digits(self.radius_by_bound, 3)}"
+        layers = ", ".join(f"{row.name} ({row.layer}) x {ceil_digits(row.growth, 3)}" for row in self.layers)
+        seen = f"seen {floor_digits(self.slope_estimate, 3)}" if self.slope_estimate > 0 else "nothing seen"
+        return f"{bound}, {seen}, {f'most of it {layers}' if layers else 'no layer stretches'}"
 
 
 def small_radius(norm: float) -> float:
@@ -109,9 +148,9 @@ def small_radius(norm: float) -> float:
 def diagnose(model: Classifier, images: Any, *, norm: float = 2, progress: bool | None = None) -> Diagnosis:
     """Why the radii of these images are as small as they are: proofs and attacks of the first few, taken apart.
 
-    The gap between proof and attack is a product: how much steeper the proven bound is than the network was on the way
-    to what the attack found, and the rest, which happens in feature space. Printed, it is two lines; nothing of it is
-    proven but the radius and the bound.
+    The gap between proof and attack is a product: how much farther the bounds let features move than they moved on the
+    way to what the attack found, and the rest, which happens in feature space. Printed, it is two lines; nothing of it
+    is proven but the radius and the bound.
 
     Example:
         >>> import torch, berncert
@@ -119,28 +158,37 @@ def diagnose(model: Classifier, images: Any, *, norm: float = 2, progress: bool 
         >>> network = torch.nn.Sequential(*layers)
         >>> model = berncert.Classifier.of_logits(network, (1, 8, 8))
         >>> diagnosis = berncert.diagnose(model, berncert.data.load("digits", limit=3).images)
-        >>> diagnosis.radius <= diagnosis.attacked_estimate, len(diagnosis.layers)
-        (True, 2)
+        >>> diagnosis.radius <= diagnosis.attacked_estimate, sum(diagnosis.routes.values())
+        (True, 3)
     """
     p = checked_norm(norm)
-    chosen = torch.as_tensor(images)[:MOST_IMAGES].double()
+    chosen = checked_images(images)[:MOST_IMAGES].double().cpu()
     if not len(chosen):
         raise ValueError("expected at least one image, got none")
     shape = tuple(chosen.shape[1:])
+    prove = ImageProver(Exact(norm=p), model, shape, progress=progress)
+    by_bound = prove.by_global(chosen)
+    c = prove.by_local(chosen, by_bound)
     exact = frozen_classifier(model, shape, "float64")
-    c = certify(exact, chosen, norm=p, progress=progress)
     distances, slopes = [], []
-    for image, row in zip(chosen, range(len(chosen)), strict=True):
-        found = nearest_counterexample(exact, image, int(c.predicted[row]), norm=p, progress=False)
-        distances.append(math.inf if found is None else found.distance)
-        if found is not None:
-            moved = exact.extractor(found.image[None]) - exact.extractor(image[None])
-            slopes.append(float(torch.linalg.vector_norm(moved, float(c.feature_norm[row]))) / found.distance)
+    with Bar("attacking", total=len(chosen), progress=progress) as bar:
+        for row, image in enumerate(chosen):
+            found = nearest_counterexample(exact, image, int(c.predicted[row]), norm=p, progress=False)
+            distances.append(math.inf if found is None else found.distance)
+            if found is not None:
+                moved = exact.extractor(found.image[None]) - exact.extractor(image[None])
+                slopes.append(float(torch.linalg.vector_norm(moved, float(c.feature_norm[row]))) / found.distance)
+            bar.update(row + 1)
+    with np.errstate(all="ignore"):
+        allowed = c.in_features.radius / c.radius
     table = exact.lipschitz_table(shape, p)
-    steep = sorted((row for row in table if row.factor > 1), key=lambda row: -row.factor)[:2]
-    routes = Counter(str(getattr(route, "name", route)).lower() for route in getattr(c, "route", ["global"] * len(c)))
+    steep = sorted((row for row in table if row.growth >= STRETCHES), key=lambda row: -row.growth)[:MOST_LAYERS]
+    status, _ = Counter(c.status.tolist()).most_common(1)[0]
+    bound = float(np.median(c.lipschitz_bound))
     return Diagnosis(
-        norm=p, images=len(chosen), radius=float(np.median(c.radius)), attacked_estimate=float(np.median(distances)),
-        lipschitz_bound=float(np.median(c.lipschitz_bound)), slope_estimate=float(np.median(slopes)) if slopes else 0.0,
-        layers=tuple(steep), routes=dict(routes),
+        norm=p, images=len(chosen), radius=float(np.median(c.radius)),
+        radius_by_bound=float(np.median(by_bound.radius)), attacked_estimate=float(np.median(distances)),
+        lipschitz_bound=bound, allowed_slope=float(np.median(np.where(np.isfinite(allowed), allowed, bound))),
+        slope_estimate=float(np.median(slopes)) if slopes else 0.0, layers=tuple(steep),
+        routes=dict(Counter(map(str, c.route))), status=cast(Status, status),
     )  # fmt: skip

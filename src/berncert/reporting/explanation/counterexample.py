@@ -33,15 +33,18 @@ class Counterexample:
 def nearest_counterexample(
     model: Classifier, image: Tensor, predicted: int, *, norm: float, least: float = 0.0, progress: bool | None = None
 ) -> Counterexample | None:
-    """The nearest image, with pixels in [0, 1], that projected gradient ascent finds; None if it finds none.
+    """The nearest image that projected gradient ascent finds; None if it finds none.
+
+    Its pixels are in [0, 1], or between the least and the greatest of the image where these are beyond.
 
     Growing radii are tried, some at once, and once more below the first that succeeds; what is found is drawn back
     towards the image as far as it keeps its other class. Norms that have no attack of their own take that of l2. The
     model is used as it is, in float64; `least` is a distance within which there is nothing to be found.
     """
-    is_large = isinstance(model.head, PolynomialHead) and model.head.numbers > LARGE_HEAD
-    attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=STEPS // 3 if is_large else STEPS)
     x = image.double()
+    pixels = min(0.0, float(x.min())), max(1.0, float(x.max()))
+    is_large = isinstance(model.head, PolynomialHead) and model.head.numbers > LARGE_HEAD
+    attack = Pgd(norm=norm if norm in (2, math.inf) else 2, steps=STEPS // 3 if is_large else STEPS, pixels=pixels)
 
     def found_at(radii: Floats) -> dict[float, Counterexample]:
         batch, labels = x.expand(len(radii), *x.shape), torch.full((len(radii),), predicted)
@@ -54,7 +57,7 @@ def nearest_counterexample(
         found = map(Counterexample, nearer, lengths, _classes(model, nearer).tolist())
         return dict(zip(radii[fell.numpy()].tolist(), found, strict=True))
 
-    far = float(torch.maximum(x, 1 - x).flatten().norm(p=attack.norm))  # no image is farther
+    far = float(torch.maximum(x - pixels[0], pixels[1] - x).flatten().norm(p=attack.norm))  # no image is farther
     low = min(max(least if attack.norm == norm else 0.0, far * NEAREST), far)
     found: dict[float, Counterexample] = {}
     for high in (min(16 * low, far), far):
