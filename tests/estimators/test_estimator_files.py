@@ -120,6 +120,14 @@ def test_functions_partials_and_methods_are_refused(tmp_path: Path) -> None:
         load(tampered(tmp_path, getter))
 
 
+def test_explainable_boosting_machines_are_read_as_they_are(tmp_path: Path) -> None:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    base = glassbox.ExplainableBoostingClassifier(interactions=1, max_rounds=20, outer_bags=1, n_jobs=1)
+    model = BernsteinClassifier(base, terms="auto", degree=3).fit(X, Y)
+    model.save(tmp_path / "model.skops")
+    np.testing.assert_array_equal(load(tmp_path / "model.skops").decision_function(X), model.decision_function(X))
+
+
 def test_further_types_are_trusted_by_exact_name(tmp_path: Path) -> None:
     base = make_pipeline(SplineTransformer(), LogisticRegression())
     model = BernsteinClassifier(base, degree=2).fit(X, Y)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -180,6 +180,23 @@ def test_ranges_of_a_regression_with_pairs_are_never_left() -> None:
         values = model.predict(points_near(rng, row, np.full(10, np.nan), model.scale_, 0.3, 2, 1000))
         assert low[i] <= values.min()
         assert values.max() <= high[i]
+
+
+def test_columns_that_never_fall_in_boosted_pairs_are_proven_so_though_flat_places_are_many() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.uniform(size=(500, 6))
+    y = np.exp(x[:, 0]) * (1 + x[:, 1]) - 2 * x[:, 2] * (1 + x[:, 3]) + np.sin(7 * x[:, 3]) + x[:, 4]
+    base = HistGradientBoostingRegressor(max_depth=2, max_iter=80, monotonic_cst=[1, 0, -1, 0, 1, 0], random_state=0)
+    model = BernsteinRegressor(base, terms="auto", degree=8).fit(x, y)
+    assert any(len(columns) == 2 for columns in model.terms_)
+    found = [column.direction for column in model.monotonicity(threads=1)]
+    assert [found[j] for j in (0, 2, 4)] == [Direction.INCREASING, Direction.DECREASING, Direction.INCREASING]
+    assert found[3] is Direction.NEITHER
+    rows = rng.uniform(size=(2000, 6))
+    for j, sign in ((0, 1), (2, -1), (4, 1)):
+        more = rows.copy()
+        more[:, j] = rng.uniform(rows[:, j], 1.0)
+        assert (sign * (model.predict(more) - model.predict(rows)) >= -1e-12).all()
 
 
 def test_slopes_along_columns_that_are_in_pairs_are_enclosed() -> None:

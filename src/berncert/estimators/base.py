@@ -66,7 +66,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     terms: None: one polynomial in all axes. "auto": if the base model is a sum of terms in one or two columns each, as
         linear models, naive Bayes, splines and shallow boosted trees are, each term is smoothed by itself, and every
         column has an axis, whatever `dim` says; else as None. "fit": else a sum is fitted to its outputs. `form_` says
-        what was done, and `agreement_` how far the result agrees with the base model.
+        what was done, and `agreement_` how far the result agrees with the base model on the training rows.
     keep: columns, by name or number, that keep an axis of their own when others are projected or left out: those that
         are to be constrained.
     scale: the unit of distance in each column: a row, a data frame row or {column: unit}; by default, and in columns

@@ -15,6 +15,8 @@ from berncert.foundation.arrays import Floats
 from berncert.polynomial import PolynomialHead
 
 TOWARDS_CENTRE = (0.0, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+STEPS = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
+"""Of a pair of rows, in units of `scale_`."""
 SAMPLES = 50
 """Points that are tried in search of a pair of rows, besides those on the way to the centre."""
 
@@ -103,39 +105,32 @@ def pairs_along(
     """
     low, high = box
     centre = 0.5 * (low + high)
-    samples = np.random.default_rng(0).uniform(low, high, size=(SAMPLES, len(low)))
-    for point in (*(features + t * (centre - features) for t in TOWARDS_CENTRE), *samples):
-        found = _pair_at(head, reduction, output, column, np.clip(point, low, high), rises, box)
-        if found is not None:
+    ways = np.array(TOWARDS_CENTRE)[:, None]
+    for points in (
+        features + ways * (centre - features),
+        np.random.default_rng(0).uniform(low, high, size=(SAMPLES, len(low))),
+    ):
+        ends = _ends(reduction, column, np.clip(points, low, high), box)
+        seen = torch.from_numpy(reduction.features(ends.reshape(-1, ends.shape[-1])))
+        values = head(seen)[:, output].numpy().reshape(-1, 2)
+        margin = 1e-12 * sum(float(tensor.abs().max()) for tensor in head.tensors)
+        change = values[:, 1] - values[:, 0] if rises else values[:, 0] - values[:, 1]
+        shown = np.flatnonzero((ends[:, 1, column] > ends[:, 0, column]) & (change > margin))
+        if len(shown):
+            found: Floats = ends[shown[0]]
             return found
     return None
 
 
-def _pair_at(
-    head: PolynomialHead,
-    reduction: Reduction,
-    output: int,
-    column: int,
-    features: Floats,
-    rises: bool,
-    box: tuple[Floats, Floats],
-) -> Floats | None:
-    """Two such rows around these features, if steps of some lengths show it."""
-    row = reduction.rows(features[None])[0]
+def _ends(reduction: Reduction, column: int, points: Floats, box: tuple[Floats, Floats]) -> Floats:
+    """(points x steps, 2, columns): around each point of the features, rows a step below and above along a column."""
+    rows = reduction.rows(points)
     (low, high), along = box, directions_of_columns(reduction, column)
-    for step in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5):
-        ends = np.stack([row, row])
-        ends[0, column] -= step * reduction.scale[column]
-        ends[1, column] += step * reduction.scale[column]
-        # back into the box along the column: both ends must lie in it
-        for k, sign in ((0, -1.0), (1, 1.0)):
-            room = np.where(sign * along > 0, high - features, features - low) / np.maximum(np.abs(along), 1e-300)
-            reach = min(step, float(room[along != 0].min(initial=np.inf)))
-            ends[k, column] = row[column] + sign * reach * reduction.scale[column]
-        if ends[1, column] <= ends[0, column]:
-            continue
-        values = head(torch.from_numpy(reduction.features(ends)))[:, output].numpy()
-        margin = 1e-12 * sum(float(tensor.abs().max()) for tensor in head.tensors)
-        if (values[1] - values[0] > margin) if rises else (values[0] - values[1] > margin):
-            return ends
-    return None
+    moving = along != 0
+    ends = np.repeat(rows[:, None, None], len(STEPS), axis=1).repeat(2, axis=2)
+    for k, sign in ((0, -1.0), (1, 1.0)):  # back into the box along the column: both ends must lie in it
+        room = np.where(sign * along > 0, high - points, points - low) / np.maximum(np.abs(along), 1e-300)
+        most = room[:, moving].min(axis=1, initial=np.inf)
+        reach = np.minimum(np.array(STEPS), most[:, None])
+        ends[:, :, k, column] += sign * reach * reduction.scale[column]
+    return ends.reshape(-1, 2, rows.shape[1])

@@ -21,6 +21,8 @@ TRUSTED = frozenset(
         "berncert.estimators.classifier.BernsteinClassifier",
         "berncert.estimators.reduction.Reduction",
         "berncert.estimators.regressor.BernsteinRegressor",
+        "interpret.glassbox._ebm._ebm.ExplainableBoostingClassifier",
+        "interpret.glassbox._ebm._ebm.ExplainableBoostingRegressor",
         "sklearn.calibration._CalibratedClassifier",
         "sklearn.calibration._SigmoidCalibration",
         "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",

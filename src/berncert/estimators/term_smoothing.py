@@ -25,6 +25,8 @@ ROWS = 64
 """Rows of the table at which it is compared, too."""
 NOTHING = 1e-14
 """The share of the largest coefficient that is left out as rounding."""
+FLAT = 1e-9
+"""A least slope along a column that is this share of its greatest stands for 0: the model is flat there."""
 
 Nets = dict[tuple[int, ...], Floats]
 """The coefficients of terms, (K, n_1+1, ...), by their axes."""
@@ -113,8 +115,41 @@ def head_of(nets: Nets, value: Floats, dim: int) -> SumHead:
         elif net.shape[1:] == (2,):
             weight[:, axes[0]], bias = net[:, 1] - net[:, 0], bias + net[:, 0]
         else:
-            terms.append((axes, torch.from_numpy(np.ascontiguousarray(net))))
-    return SumHead(torch.from_numpy(weight), torch.from_numpy(bias), terms)
+            terms.append((axes, np.ascontiguousarray(net)))
+    weight = weight + _lift(weight, terms)
+    bent = [(axes, torch.from_numpy(net)) for axes, net in terms]
+    return SumHead(torch.from_numpy(weight), torch.from_numpy(bias), bent)
+
+
+def _lift(weight: Floats, terms: Sequence[tuple[tuple[int, ...], Floats]]) -> Floats:
+    """Slopes to be added, (K, d): where a model is flat at places and rises elsewhere, rounding must not make it fall.
+
+    Slopes are as their coefficients say, the least of each term over the columns it shares with others.
+    """
+    lift = np.zeros_like(weight)
+    for axis in range(weight.shape[1]):
+        lines = [_slopes_along(net, axes.index(axis)) for axes, net in terms if axis in axes]
+        if not lines:
+            continue
+        degree = max(least.shape[1] for least, _ in lines) - 1
+        least, greatest = (
+            weight[:, axis, None] + np.sum([raised(line[side], degree) for line in lines], axis=0) for side in range(2)
+        )
+        least, greatest = least.min(axis=1), greatest.max(axis=1)
+        size = np.abs(weight[:, axis]) + np.sum([np.maximum(-low, high).max(axis=1) for low, high in lines], axis=0)
+        spare = 2.0**-48 * (degree + len(lines)) * size
+        rising = (np.abs(least) <= FLAT * size) & (greatest > FLAT * size)
+        falling = (np.abs(greatest) <= FLAT * size) & (least < -FLAT * size)
+        lift[:, axis] += np.where(rising, np.maximum(spare - least, 0.0), 0.0)
+        lift[:, axis] -= np.where(falling, np.maximum(spare + greatest, 0.0), 0.0)
+    return lift
+
+
+def _slopes_along(net: Floats, place: int) -> tuple[Floats, Floats]:
+    """The least and the greatest coefficients (K, n) of the slope along one axis, over the others."""
+    steps = np.moveaxis(np.diff(net, axis=place + 1), place + 1, 1) * (net.shape[place + 1] - 1)
+    steps = steps.reshape(*steps.shape[:2], -1)
+    return steps.min(axis=2), steps.max(axis=2)
 
 
 def _alone(nets: Nets) -> Nets:
