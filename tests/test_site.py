@@ -113,6 +113,15 @@ def test_a_formula_that_cannot_be_typeset_is_an_error() -> None:
         mathml(r"\nosuchthing x", "inline")
 
 
+def test_the_bars_of_a_norm_stay_on_the_line_although_the_second_has_an_index() -> None:
+    from docs.site.formulas import mathml
+
+    for bar in ("\\|", "|"):
+        found = re.findall(r"<mo[^>]*>(?:&#x02016;|&#x0007C;)</mo>", mathml(f"{bar}x{bar}_p", "inline"))
+        assert len(found) == 2
+        assert all('stretchy="false"' in mo for mo in found)
+
+
 def test_a_broken_link_is_an_error_and_code_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     from docs.site import pages
 

@@ -17,6 +17,9 @@ from markdown.preprocessors import Preprocessor
 DISPLAYED = re.compile(r"^( *)```math\n(.*?)\n *```$", re.DOTALL | re.MULTILINE)
 INLINE = r"(?<![\\$\w])\$(?! )([^$\n]+?)(?<! )\$(?![\w$])"
 
+BARS = re.compile(r"<mo>(&#x02016;|&#x0007C;)</mo>")
+"""Of norms and absolute values: a browser would stretch one that has an index, and lower it below the line."""
+
 
 class Formulas(Extension):
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802  (the name that Markdown calls)
@@ -44,7 +47,7 @@ def mathml(latex: str, display: str) -> str:
     unknown = re.search(r"\\[a-zA-Z]+", html)
     if unknown:
         raise ValueError(f"no MathML for {unknown[0]} in the formula {latex}")
-    return html
+    return BARS.sub(r'<mo stretchy="false">\1</mo>', html)
 
 
 def makeExtension(**settings: Any) -> Formulas:  # noqa: N802

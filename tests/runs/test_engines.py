@@ -155,6 +155,15 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
         squares(pool, job)
     with pytest.raises(RuntimeError, match=r"missing\.json, got none \(there is no such file\)"):
         squares(engine_of(f"dask:{tmp_path / 'missing.json'}"), job)
+    wrong = {
+        '{"address': "it cannot be read",
+        '{"address": 3}': "it is no scheduler file",
+        "[]": "it is no scheduler file",
+    }
+    for content, trouble in wrong.items():
+        (tmp_path / "wrong.json").write_text(content)
+        with pytest.raises(RuntimeError, match=rf"wrong\.json, got none \({trouble}"):
+            squares(engine_of(f"dask:{tmp_path / 'wrong.json'}"), job)
     message = "start dask scheduler and dask worker, and repeat the command"
     with cluster(tmp_path / "cluster", workers=0) as made, pytest.raises(RuntimeError, match=message):
         squares(engine_of(f"dask:{made.address}"), job)
@@ -164,9 +173,10 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
     ("text", "message"),
     [
         ("proceses:4", "did you mean processes"),
-        ("processes", "expected engine processes:N with a whole number N >= 1, got ''"),
-        ("processes:0", "N >= 1, got '0'"),
-        ("processes:-1", "N >= 1, got '-1'"),
+        ("processes", "expected engine processes:N with a whole number N from 1 to 1024, got ''"),
+        ("processes:0", "N from 1 to 1024, got '0'"),
+        ("processes:1000000000000", "from 1 to 1024, got '1000000000000'"),
+        ("processes:-1", "N from 1 to 1024, got '-1'"),
         ("serial:4", "expected engine serial, got serial:4"),
         ("", "expected engine to be serial, processes:N, dask"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import re
@@ -43,7 +44,10 @@ class Dask(Pool):
         distributed = _distributed()
         if not self.address:
             self.cluster = distributed.LocalCluster(
-                threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                threads_per_worker=1,
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # another may have the usual port
+                silence_logs=logging.ERROR,
             )
         try:
             self._connect()
@@ -61,9 +65,9 @@ class Dask(Pool):
     def _connect(self) -> None:
         distributed, by_file = _distributed(), self.address.endswith(".json")
         end = time.monotonic() + PATIENCE_SECONDS
-        while by_file and not Path(self.address).exists():  # Dask's client would wait for ever
+        while by_file and (trouble := _trouble_of_file(Path(self.address))):  # Dask's client would wait for ever
             if time.monotonic() > end:
-                raise self._gone("there is no such file")
+                raise self._gone(trouble)
             time.sleep(0.1)
         place = {"scheduler_file": self.address} if by_file else {"address": self.cluster or self.address}
         try:
@@ -144,6 +148,18 @@ def _distributed() -> Any:
         return import_module("distributed")
     except ImportError as error:
         raise RuntimeError("expected dask and distributed, got none; pip install 'berncert[dask]'") from error
+
+
+def _trouble_of_file(path: Path) -> str:
+    """Why a scheduler file names no scheduler: it may not be there yet, or not be whole yet. Empty if it names one."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return "there is no such file"
+    except (OSError, ValueError) as error:
+        return f"it cannot be read: {error}"
+    named = isinstance(content, dict) and isinstance(content.get("address"), str)
+    return "" if named else 'it is no scheduler file: it has no "address"'
 
 
 def _pass_on(task: Any, ours: Future[Any]) -> None:

@@ -18,6 +18,9 @@ from typing import Any, Self
 from berncert.foundation.arguments import guess
 from berncert.runs.worker import Job, Supplies, answer, forget
 
+MOST_PROCESSES = 1024
+"""On one machine; more is a slip of the keyboard."""
+
 
 class LostWorkerError(Exception):
     """A worker ended, or can no longer be reached, before it answered."""
@@ -186,8 +189,11 @@ def _serial(argument: str) -> Pool:
 
 
 def _processes(argument: str) -> Pool:
-    if not argument.isdecimal() or int(argument) < 1:
-        raise ValueError(f"expected engine processes:N with a whole number N >= 1, got {argument!r}; e.g. processes:4")
+    if not argument.isdecimal() or not 1 <= int(argument) <= MOST_PROCESSES:
+        raise ValueError(
+            f"expected engine processes:N with a whole number N from 1 to {MOST_PROCESSES}, got {argument!r}; "
+            "e.g. processes:4"
+        )
     return Processes(int(argument))
 
 
