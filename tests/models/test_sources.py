@@ -108,7 +108,7 @@ def test_an_affine_network_head_is_found_only_where_it_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("own_code:netwerk", "did you mean 'network'|got 'netwerk'"), ("nowhere:build", "got 'nowhere'"),
+    [("own_code:netwerk", "did you mean network|got .netwerk."), ("nowhere:build", "got 'nowhere'"),
      ("own_code:nothing", "got int"), ("own_code:unknown", "LayerNorm"), ("missing.onnx", "missing.onnx"),
      ("missing.safetensors", "which is neither")],
 )  # fmt: skip
@@ -125,10 +125,50 @@ def test_a_shape_is_asked_for_where_nothing_says_it(folder: Path) -> None:
         SourceSettings(input_shape=("three",))  # type: ignore[arg-type]
 
 
-def test_an_error_in_the_users_own_code_is_shown_as_it_is(folder: Path) -> None:
-    (folder / "broken_code.py").write_text("import a_module_that_is_not_there\n", "utf-8")
-    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
-        open_model("broken_code:build", input_shape=SHAPE)
+BROKEN = {
+    "import": (
+        "import a_module_that_is_not_there",
+        "broken_code cannot be imported: ModuleNotFoundError: .*py, line 1",
+    ),
+    "syntax": ("def build(:", "broken_code cannot be imported: SyntaxError: invalid syntax .*py, line 1"),
+    "call": (
+        "def build():\n    raise RuntimeError('no weights')",
+        "build failed: RuntimeError: no weights .*py, line 2",
+    ),
+    "arguments": ("def build(size): pass", r"one that needs size; .* def build\(\): return build\(...\)"),
+    "none": ("def build(): pass", "got None; does it end with return"),
+    "state": ("def build(): return {'weight': 1}", "got dict; load such weights into a network"),
+    "value": ("build = 3", "to be a function that builds a network, or a network, got int"),
+    "shape": ("import torch\ndef build(): return torch.nn.Linear(3, 2)", r"no network for images of shape \(1, 8, 8\)"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_error_in_the_users_own_code_says_what_and_where(name: str, folder: Path) -> None:
+    code, message = BROKEN[name]
+    own = f"broken_{name}"  # Python remembers modules by their name
+    (folder / f"{own}.py").write_text(code + "\n", "utf-8")
+    with pytest.raises(ValueError, match=message.replace("broken_code", own)):
+        open_model(f"{own}:build", input_shape=SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("own_code.py:network", "write own_code:network$"), ("./own_code.py:network", "write own_code:network$"),
+     ("own_code.py", "write own_code:build"), ("own_code", "e.g. own_code:build"),
+     ("own_code.network", "e.g. own_code:network"), ("own_code:", "write own_code:build"),
+     (":build", "names as Python"), ("own-code:build", "names as Python"),
+     ("own_cod:build", "no own_cod.py here; did you mean own_code?"),
+     ("sub/own_code:build", "names as Python"), ("c:\\x.safetensors", "which is neither")],
+)  # fmt: skip
+def test_a_misspelt_function_is_answered_with_how_to_write_it(name: str, message: str, folder: Path) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        open_model(name, input_shape=SHAPE)
+
+
+def test_a_shipped_model_is_found_beside_a_module_of_its_name(folder: Path) -> None:
+    (folder / "digits.py").write_text("", "utf-8")
+    assert open_model("digits").extractor is not None
 
 
 def test_a_torch_file_is_never_unpickled_and_the_message_says_what_to_do(folder: Path) -> None:

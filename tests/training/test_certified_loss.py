@@ -153,7 +153,7 @@ def test_features_in_float32_meet_a_head_in_float64(norm: float) -> None:
 
 
 def test_lists_are_no_features() -> None:
-    with pytest.raises(TypeError, match="expected features and labels as torch tensors, got list and list"):
+    with pytest.raises(TypeError, match="labels as torch tensors, got list and list"):
         berncert.certified_loss([[0.5]], [0], SmoothedHead(torch.randn(2, 2)), 0.1)  # type: ignore[arg-type]
 
 
@@ -193,7 +193,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "features that are no numbers": ({"features": torch.full((5, 3), math.nan)}, r"expected features in \[0, 1\]"),
     "labels of another length": ({"labels": torch.zeros(4, dtype=torch.int64)}, "expected 5 labels"),
     "labels as fractions": ({"labels": torch.zeros(5)}, "expected 5 labels, torch.int64, got torch.float32"),
-    "a label too many": ({"labels": torch.full((5,), 4)}, "expected labels from 0 to 3, got 4 to 4"),
+    "a label too many": ({"labels": torch.full((5,), 4)}, "labels from 0 to 3, as the head has 4 classes, got 4 to 4"),
     "a negative radius": ({"radius": -0.1}, "expected radius to be a finite number >= 0, got -0.1"),
     "an infinite radius": ({"radius": math.inf}, "expected radius to be a finite number"),
     "no temperature": ({"temperature": 0.0}, "expected temperature to be one > 0"),

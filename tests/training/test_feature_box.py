@@ -183,7 +183,20 @@ class Twice(nn.Module):
         return self.norm(self.norm(x)).flatten(1)
 
 
+class Two(nn.Module):
+    """Two results."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
 REFUSED = {
+    "two results": (Two(), TypeError, "returns one tensor, got tuple"),
+    "other images": (nn.Conv2d(3, 2, 3), ValueError, r"torch.float32 of shape \(20, 2, 8, 8\) \(.*to have 3 channels"),
+    "other numbers": (nn.Conv2d(2, 2, 3).double(), ValueError, "its weights are in torch.float64"),
+    "frozen": (berncert.freeze(nn.Flatten(), (2, 8, 8)), TypeError, "a frozen network, which has no weights to train"),
+    "a function": (torch.relu, TypeError, "expected a torch module that is trained"),
+    "a classifier": (berncert.Classifier(nn.Flatten(), nn.ReLU()), TypeError, "pass model.extractor"),
     "random": (nn.Sequential(nn.Flatten(), nn.Dropout()), ValueError, "the same for every image, got Dropout"),
     "computed weights": (nn.Sequential(nn.Flatten(), orthogonal(nn.Linear(128, 3))), TypeError, "expected plain"),
     "twice": (Twice(), TypeError, "expected BatchNorm2d to be used once"),
@@ -207,8 +220,33 @@ def test_radii_that_are_none_are_refused(radius: object) -> None:
 
 
 def test_images_that_are_none_are_refused() -> None:
-    with pytest.raises(TypeError, match="expected images as a floating tensor"):
+    with pytest.raises(TypeError, match=r"expected images as a floating tensor .* got torch.uint8 of shape \(3,"):
         feature_box(plain("relu"), torch.zeros(3, 2, 8, 8, dtype=torch.uint8), 0.1)
+    with pytest.raises(TypeError, match="got ndarray"):
+        feature_box(plain("relu"), images().numpy(), 0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected finite pixels"):
+        feature_box(plain("relu"), images() * math.nan, 0.1)
+
+
+WRONG_BOXES = {
+    "out of order": (lambda x: FeatureBox(x, x + 0.01, x - 0.01), "expected lower <= upper in the box, got .* row 0"),
+    "no numbers": (lambda x: FeatureBox(x, x * math.nan, x), "got nan and .* diverged"),
+    "another shape": (
+        lambda x: FeatureBox(x, x, x[:2]),
+        r"expected upper .* \(4, 3\), .* got torch.float32 of shape \(2,",
+    ),
+    "whole numbers": (lambda x: FeatureBox(x, x.int(), x), "expected lower of the box as a floating tensor"),
+    "arrays": (lambda x: FeatureBox(x, x.numpy(), x), "got ndarray"),
+    "elsewhere": (lambda x: FeatureBox(x, x + 1, x + 2), "expected the features between lower and upper"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_BOXES)
+def test_boxes_that_are_none_are_refused(name: str) -> None:
+    make, message = WRONG_BOXES[name]
+    head = berncert.SumHead(torch.eye(3), torch.zeros(3))
+    with pytest.raises(ValueError, match=message):
+        berncert.certified_loss(make(torch.rand(4, 3)), torch.zeros(4, dtype=torch.int64), head)
 
 
 def test_a_box_takes_no_radius_and_features_need_one() -> None:
@@ -216,5 +254,7 @@ def test_a_box_takes_no_radius_and_features_need_one() -> None:
     labels = torch.zeros(4, dtype=torch.int64)
     with pytest.raises(ValueError, match="expected a box of features alone"):
         berncert.certified_loss(FeatureBox(x, x, x), labels, head, 0.1)
+    with pytest.raises(TypeError, match=r"got a tuple; write berncert.FeatureBox\("):
+        berncert.certified_loss((x, x, x), labels, head)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected a radius of the features, or a box"):
         berncert.certified_loss(x, labels, head)

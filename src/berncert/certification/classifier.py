@@ -65,8 +65,9 @@ class Classifier(nn.Module):
         if shape is None:
             raise ValueError("expected input_shape, e.g. (3, 32, 32), as the network does not say what it takes")
         frozen = freeze(network, shape)
+        sizes = ", ".join(map(str, frozen.output_shape))
         if len(frozen.output_shape) != 1:
-            raise ValueError(f"expected a network that gives (N, K) logits, got shape (N, *{frozen.output_shape})")
+            raise ValueError(f"expected a network that gives (N, K) logits, got shape (N, {sizes})")
         width = _side_around(frozen) if side is None else UnitCube(side).side
         cube = freeze(nn.Sequential(OrderedDict(cube=UnitCube(width))), frozen.output_shape)
         eye = torch.eye(frozen.dim, dtype=torch.float64)
@@ -103,8 +104,9 @@ class Classifier(nn.Module):
         if shape is None:
             raise ValueError("expected input_shape, e.g. (3, 32, 32), as the extractor does not say what it takes")
         frozen = freeze(self.extractor, shape)
+        sizes = ", ".join(map(str, frozen.output_shape))
         if len(frozen.output_shape) != 1:
-            raise ValueError(f"expected an extractor that gives (N, d) features, got shape (N, *{frozen.output_shape})")
+            raise ValueError(f"expected an extractor that gives (N, d) features, got shape (N, {sizes})")
         return self if frozen is self.extractor else Classifier(frozen, self.head)
 
 

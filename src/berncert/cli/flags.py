@@ -36,7 +36,7 @@ def with_flags(message: str, parser: argparse.ArgumentParser) -> str:
     flags = {action.dest: action.option_strings[-1] for action in parser._actions if action.option_strings}
     names = "|".join(sorted(map(re.escape, flags), key=len, reverse=True))
     joined = "|".join(name for name in flags if "_" in name) or "(?!)"
-    edge = r"(?![\w/.-]*[\w/-])"  # not the beginning of a longer word or a path
+    edge = r"(?![\w/.:-]*[\w/-])"  # not the beginning of a longer word or a path
     patterns = (
         rf"(?P<lead>\b(?:{LEADS}) )(?P<name>{names}){edge}(?P<equals>=)?",
         rf"(?P<lead>\b(?:settings|data|model|training)\.)(?P<name>{names}){edge}",

@@ -5,28 +5,23 @@ Checkpoints and ONNX files cannot run code. A function `module:function` is run 
 
 from __future__ import annotations
 
-import importlib
 import os
-import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork, freeze
-from berncert.foundation.arguments import guess
 from berncert.models.checkpoint import Checkpoint, checkpoint_of, open_checkpoint
 from berncert.models.heads import Head, NetworkHead
 from berncert.models.onnx_reading import read_onnx
+from berncert.models.own_functions import FUNCTION, build_network, refuse_misspelt
 from berncert.models.source_settings import SourceSettings
 from berncert.polynomial import PolynomialHead
 
 PICKLES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle")
-FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
 
 
 def is_own(name: str | os.PathLike[str]) -> bool:
@@ -56,6 +51,8 @@ def open_model(
         return _onnx(path, settings, input_shape, images)
     if is_own(name) and function:
         _refuse(settings, text, "head_after", "end_at", "cube", "mean", "std")
+        if function[1].endswith(".py"):
+            refuse_misspelt(text)
         return _built(function[1], function[2], settings.input_shape or input_shape)
     _refuse(settings, text, *vars(settings))
     if path.suffix in PICKLES and path.is_file():
@@ -64,7 +61,13 @@ def open_model(
             f"builds the network, loads its weights (torch.load({path.name!r}, weights_only=True)) and returns it, and "
             "name that, e.g. my_network:build for a file my_network.py in this folder; or export the network as ONNX"
         )
-    return open_checkpoint(name)
+    if path.suffix == ".py":
+        refuse_misspelt(text)
+    try:
+        return open_checkpoint(name)
+    except FileNotFoundError:
+        refuse_misspelt(text)
+        raise
 
 
 def _refuse(settings: SourceSettings, name: str, *options: str) -> None:
@@ -87,38 +90,7 @@ def _onnx(path: Path, own: SourceSettings, shape: Sequence[int] | None, images: 
 
 
 def _built(module: str, function: str, shape: Sequence[int] | None) -> Checkpoint:
-    name = f"{module}:{function}"
-    with _current_folder():
-        try:
-            home = importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # of what the module itself imports
-            raise ValueError(
-                f"expected the name of a module in this folder or an installed one, got {module!r}; {name!r} must be a "
-                "checkpoint, an .onnx file or module:function"
-            ) from error
-        build: Any = home
-        for part in function.split("."):
-            if not hasattr(build, part):
-                raise ValueError(f"expected a function of {module}, got {part!r}{guess(part, dir(build))}")
-            build = getattr(build, part)
-        model = build if isinstance(build, nn.Module) else build()
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"expected {name} to return a network or a Classifier, got {type(model).__name__}")
-    return _checkpoint(model.eval(), Path(name), {"kind": "function"}, shape)
-
-
-@contextmanager
-def _current_folder() -> Any:
-    """Modules of the current folder can be imported, as by python itself."""
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
+    return _checkpoint(build_network(module, function), Path(f"{module}:{function}"), {"kind": "function"}, shape)
 
 
 def _checkpoint(model: Any, path: Path, source: Mapping[str, Any], shape: Sequence[int] | None) -> Checkpoint:
@@ -138,4 +110,6 @@ def _checkpoint(model: Any, path: Path, source: Mapping[str, Any], shape: Sequen
             head = NetworkHead(freeze(head.double(), (frozen.extractor.dim,)))
     except TypeError as error:
         raise ValueError(f"expected a network with a proof, got {path}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is no network for images of shape {tuple(wanted)}: {error}") from error
     return checkpoint_of(Classifier(frozen.extractor, head), path, source)

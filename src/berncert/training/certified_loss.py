@@ -15,6 +15,9 @@ from berncert.foundation.arguments import checked_index, checked_norm, dual_norm
 from berncert.polynomial import PolynomialHead
 from berncert.training.feature_box import FeatureBox
 
+ROUNDED = 0.05
+"""More than features may be beyond the sides of their box because both are rounded, in any dtype."""
+
 
 def certified_loss(
     features: Tensor | FeatureBox,
@@ -64,8 +67,14 @@ def certified_loss(
         if radius is not None or steps:
             raise ValueError("expected a box of features alone, got radius or attack_steps too; the box says it all")
         _check(features.features, labels, head, 0.0, temperature)
+        _check_box(features)
         worst = enclosed_logits(head, features, labels)[1]
     else:
+        if isinstance(features, tuple):
+            raise TypeError(
+                "expected features as a tensor or a berncert.FeatureBox, got a tuple; write "
+                "berncert.FeatureBox(features, lower, upper)"
+            )
         if radius is None:
             raise ValueError("expected a radius of the features, or a box of them from berncert.feature_box, got none")
         _check(features, labels, head, radius, temperature)
@@ -155,6 +164,9 @@ def _back_in_ball(offset: Tensor, radius: float, norm: float) -> Tensor:
 
 def _require_smoothed(head: nn.Module) -> PolynomialHead:
     if not isinstance(head, PolynomialHead):
+        inner = getattr(head, "head", None)
+        if isinstance(inner, PolynomialHead):
+            raise TypeError(f"expected a smoothed head, got {type(head).__name__}; pass its .head")
         raise TypeError(
             f"expected a smoothed head, got {type(head).__name__}; smooth it with "
             "berncert.smooth(head, dim, degree, differentiable=True), or set through='smoothed' in a recipe"
@@ -166,21 +178,53 @@ def _check(features: Tensor, labels: Tensor, head: nn.Module, radius: float, tem
     dim, classes = _require_smoothed(head).dim, _require_smoothed(head).classes
     if not (isinstance(features, Tensor) and isinstance(labels, Tensor)):
         raise TypeError(
-            f"expected features and labels as torch tensors, got {type(features).__name__} and {type(labels).__name__}"
+            "expected features (or a berncert.FeatureBox) and labels as torch tensors, got "
+            f"{type(features).__name__} and {type(labels).__name__}; convert them with torch.as_tensor"
         )
     if features.ndim != 2 or features.shape[1] != dim or not len(features) or not features.is_floating_point():
         raise ValueError(
             f"expected features of shape (N, {dim}) with N >= 1, as the head has {dim}, got {features.dtype} of shape "
-            f"{tuple(features.shape)}"
+            f"{tuple(features.shape)}; pass what the extractor gives"
         )
-    if not ((features.detach() >= 0) & (features.detach() <= 1)).all():
-        raise ValueError("expected features in [0, 1], got others; end the network with berncert.UnitCube or a sigmoid")
+    known = features.detach()
+    if known.isnan().any():
+        raise ValueError("expected features in [0, 1], got NaN; the training has diverged: lower its learning rate")
+    if not ((known >= 0) & (known <= 1)).all():
+        got = f"{float(known.min()):.4g} to {float(known.max()):.4g}"
+        raise ValueError(f"expected features in [0, 1], got {got}; end the network with berncert.UnitCube or a sigmoid")
     if labels.shape != features.shape[:1] or labels.dtype != torch.int64:
         raise ValueError(
-            f"expected {len(features)} labels, torch.int64, got {labels.dtype} of shape {tuple(labels.shape)}"
+            f"expected {len(features)} labels, torch.int64, got {labels.dtype} of shape {tuple(labels.shape)}; write "
+            "labels.long(), of one-hot rows labels.argmax(1)"
         )
     if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise ValueError(f"expected labels from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}")
+        raise ValueError(
+            f"expected labels from 0 to {classes - 1}, as the head has {classes} classes, got {int(labels.min())} to "
+            f"{int(labels.max())}"
+        )
     for name, value, least in (("radius", radius, "a finite number >= 0"), ("temperature", temperature, "one > 0")):
         if not is_real(value) or not 0 <= value < math.inf or (name == "temperature" and value == 0):
             raise ValueError(f"expected {name} to be {least}, got {value!r}")
+
+
+def _check_box(box: FeatureBox) -> None:
+    """Raise an error unless it is one: sides of the features' shape, in order, and the features between them."""
+    features, *sides = (side.detach() if isinstance(side, Tensor) else side for side in box)
+    for name, side in zip(("lower", "upper"), sides, strict=True):
+        if not isinstance(side, Tensor) or not side.is_floating_point() or side.shape != features.shape:
+            got = f"{side.dtype} of shape {tuple(side.shape)}" if isinstance(side, Tensor) else type(side).__name__
+            raise ValueError(
+                f"expected {name} of the box as a floating tensor of shape {tuple(features.shape)}, as the features "
+                f"have, got {got}; berncert.feature_box makes all three"
+            )
+    lower, upper = sides
+    if not (lower <= upper).all():  # NaN is in no order
+        row, axis = (int(i) for i in (~(lower <= upper)).nonzero()[0])
+        raise ValueError(
+            f"expected lower <= upper in the box, got {float(lower[row, axis])} and {float(upper[row, axis])} in row "
+            f"{row}, axis {axis}; NaN means that the training has diverged: lower its learning rate"
+        )
+    if ((lower > features + ROUNDED) | (upper < features - ROUNDED)).any():
+        raise ValueError(
+            "expected the features between lower and upper of their box, got some outside; check the order"
+        )

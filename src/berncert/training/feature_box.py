@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from berncert.certification.classifier import Classifier
 from berncert.extractor.bounds.local import Interval, LocalValue
 from berncert.extractor.freezing.live_steps import live_steps
-from berncert.extractor.frozen import Step, interpret
+from berncert.extractor.frozen import FrozenNetwork, Step, interpret
 from berncert.extractor.operations.base import Affine
 from berncert.foundation.arguments import is_real
 
@@ -57,15 +58,37 @@ def feature_box(network: nn.Module, images: Tensor, radius: float) -> FeatureBox
         >>> bool(((box.lower < box.features) & (box.features < box.upper)).all())
         True
     """
-    if not is_real(radius) or not 0 <= radius < math.inf:
-        raise ValueError(f"expected radius to be a finite number >= 0, got {radius!r}")
-    if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim < 2 or not len(images):
-        raise TypeError("expected images as a floating tensor (N, ...) with N >= 1; convert them with torch.as_tensor")
+    _check(network, images, radius)
     features, steps = live_steps(network, images)
     middle, half = interpret(steps, _Middle(images, torch.full_like(images, radius)), _through)
     if features.ndim != 2 or middle.shape != features.shape:
-        raise ValueError(f"expected a network that gives features (N, d), got shape {tuple(features.shape)}")
+        raise ValueError(
+            f"expected a network that gives features (N, d), got shape {tuple(features.shape)}; end it with nn.Flatten"
+        )
     return FeatureBox(features, middle - half, middle + half)
+
+
+def _check(network: nn.Module, images: Tensor, radius: float) -> None:
+    if not isinstance(network, nn.Module) or isinstance(network, FrozenNetwork):
+        what = "a frozen network, which has no weights to train" if isinstance(network, nn.Module) else repr(network)
+        raise TypeError(f"expected a torch module that is trained, got {what}; pass the extractor itself")
+    if isinstance(network, Classifier):
+        raise TypeError(
+            "expected an extractor, got a whole Classifier; pass model.extractor, and model.head to the loss"
+        )
+    if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim < 2 or not len(images):
+        got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise TypeError(
+            f"expected images as a floating tensor (N, ...) with N >= 1, got {got}; convert them with torch.as_tensor, "
+            "bytes with images.float() / 255"
+        )
+    if not images.isfinite().all():
+        raise ValueError("expected finite pixels, got NaN or infinity; look for what made them so")
+    if not is_real(radius) or not 0 <= radius <= torch.finfo(images.dtype).max:
+        raise ValueError(
+            f"expected radius to be a finite number >= 0, got {radius!r}; it is in l-inf, in units of the pixels, the "
+            "same for all images: e.g. 0.1"
+        )
 
 
 def _through(step: Step, boxes: tuple[_Middle, ...]) -> _Middle:

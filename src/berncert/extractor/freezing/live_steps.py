@@ -14,6 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from berncert.extractor.evaluation import CHANGES_IN_TRAINING, layer_name
 from berncert.extractor.freezing.modules import BATCH_NORMS
+from berncert.extractor.freezing.registration import RULES
 from berncert.extractor.freezing.tracing import trace
 from berncert.extractor.freezing.translation import Translator
 from berncert.extractor.frozen import Step
@@ -31,12 +32,28 @@ def live_steps(network: nn.Module, images: Tensor) -> tuple[Tensor, Sequence[Ste
     """
     _refuse(network)
     with _statistics(network) as stand_ins:
-        features = network(images)
+        features = _run(network, images)
     root = nn.Sequential(network)  # so that a single layer is traced as a layer
     translator = Translator(root, tuple(images.shape[1:]), BATCH)
     translator.modules = {name: stand_ins.get(part, part) for name, part in translator.modules.items()}
     steps = translator.translate(trace(root))
     return features, [replace(step, operation=step.operation.to(images.dtype, images.device)) for step in steps]
+
+
+def _run(network: nn.Module, images: Tensor) -> Tensor:
+    """What the network gives; an error that says what it was given if it does not take these images."""
+    try:
+        features = network(images)
+    except (RuntimeError, ValueError, IndexError) as error:
+        weights = {p.dtype for p in network.parameters() if p.is_floating_point()}
+        wanted = f"; its weights are in {', '.join(map(str, weights))}" if weights - {images.dtype} else ""
+        raise ValueError(
+            f"expected images that the network takes, got {images.dtype} of shape {tuple(images.shape)} "
+            f"({str(error).splitlines()[0]}){wanted}"
+        ) from error
+    if not isinstance(features, Tensor):
+        raise TypeError(f"expected a network that returns one tensor, got {type(features).__name__}")
+    return features
 
 
 def _refuse(network: nn.Module) -> None:
@@ -46,6 +63,11 @@ def _refuse(network: nn.Module) -> None:
             raise ValueError(
                 f"expected layers that do the same for every image, got {layer_name(part)} in training mode; take it "
                 "out, or call .eval() on it"
+            )
+        if type(part) in RULES:
+            raise TypeError(
+                f"expected layers that intervals pass, got {layer_name(part)}, of which only a Lipschitz bound was "
+                "registered; write it with layers that berncert knows (docs/layers.md)"
             )
         if is_parametrized(part):
             raise TypeError(
