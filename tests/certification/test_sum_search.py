@@ -122,6 +122,21 @@ def test_no_point_within_the_radius_flips_and_witnesses_do_in_exact_rationals(no
         assert ((row.witness >= 0) & (row.witness <= 1)).all()
 
 
+@pytest.mark.parametrize("norm", [1e5, 1e7, 1e15])
+def test_huge_norms_are_nearly_the_greatest_difference(norm: float) -> None:
+    rng = np.random.default_rng(4)
+    head, x = random_sum(rng, 12, 3, 8, 4), rng.uniform(size=(3, 12))
+    found, limit = (certify(head, x, norm=p, max_boxes=500) for p in (norm, math.inf))
+    assert set(found.status) == {Status.PROVEN}
+    np.testing.assert_allclose(found.radius, limit.radius, rtol=2e-3)
+    assert (found.radius <= limit.upper * 12 ** (1 / norm)).all()
+    around = Questions.plain(x, np.full(3, 0.2))
+    one, other = (ranges(head, around, Exact(norm=p, max_boxes=500)) for p in (norm, math.inf))
+    assert (one.status == Status.PROVEN).all()
+    assert (one.lower <= other.least_found + 1e-4).all()
+    assert (one.upper >= other.greatest_found - 1e-4).all()
+
+
 def test_one_bent_feature_has_its_root_as_the_distance() -> None:
     square = torch.zeros(2, 40).double(), torch.tensor([0.0, 0.25]).double()
     head = SumHead(*square, [((7,), torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]).double())])  # x^2 against 1/4

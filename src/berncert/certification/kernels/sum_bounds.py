@@ -39,6 +39,8 @@ CELL_ROUNDS = 6
 SHAVED = 1.0  # of the logarithm of a box's volume is worth another round
 BISECTIONS = 16  # distances tried, for p = inf
 LINES = 0.05  # of the tolerance may be lost on the lines
+STEEP = 30.0  # a power that float64 has of a tolerance
+HUGE = 3e4  # from this p on, and where the tolerance's power is too steep, balls are bounded by boxes
 
 
 @part
@@ -65,6 +67,12 @@ def clip_centre(memory: SumMemory, to: Floats) -> None:
 
 
 @part
+def is_boxed(problem: SumProblem) -> bool:
+    """Whether distances are bounded by those in l-inf, which are never greater, and for so large a p hardly less."""
+    return problem.norm > HUGE or problem.norm * problem.tolerance > STEEP
+
+
+@part
 def bends_together(problem: SumProblem) -> bool:
     """Whether a term takes several features: if not, the minorant is the margin itself."""
     return problem.axes.size > problem.begin.size - 1
@@ -88,7 +96,7 @@ def bound_distance(
     """
     if not trim(memory, x0, weight, limit):
         return np.inf, price, -1, 0.0
-    if problem.norm == np.inf:
+    if is_boxed(problem):
         return bound_within(problem, memory, x0, weight, limit, goal, known)
     p = problem.norm
     span = limit
@@ -307,7 +315,7 @@ def least_margin(problem: SumProblem, memory: SumMemory, x0: Floats, tolerance: 
 def bound_within(
     problem: SumProblem, memory: SumMemory, x0: Floats, weight: Floats, limit: float, goal: float, known: float
 ) -> tuple[float, float, int, float]:
-    """As `bound_distance`, for p = inf: a distance within which the margin is positive on the box."""
+    """As `bound_distance`, for p = inf or a huge p: a distance within which the margin is positive on the box."""
     margin = margin_at(problem, memory, memory.affine.start)
     least = least_margin(problem, memory, x0, 1e-3 * problem.tolerance) - problem.rounding
     if least > 0.0:
@@ -440,6 +448,8 @@ def bound_value(
     """
     if not trim(memory, x0, weight, target):
         return np.inf, -1, 0.0
+    if is_boxed(problem):
+        target = np.inf  # all points within it are in the trimmed box
     for j in range(x0.size):
         memory.scale[j] = weight[j] / target if target < np.inf else 0.0
     pull, bound = 0.0, known
