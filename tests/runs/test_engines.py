@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -190,6 +193,27 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(tmp_path: Path, mon
 def test_what_is_no_engine_is_an_error_that_says_so(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         engine_of(text)
+
+
+@pytest.mark.parametrize("name", ["processes:1", "dask"])
+def test_a_script_that_starts_an_engine_wherever_it_is_read_is_told_so(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from berncert.runs import dispatch\n"
+        "from berncert.runs.engine import engine_of\n"
+        "from toy_jobs import Squares\n"
+        "dispatch.MOST_LOSSES = 1\n"
+        f"with engine_of({name!r}) as pool:\n"
+        "    list(dispatch.Dispatcher(pool, Squares(Path('.'))).results(range(3)))\n"
+    )
+    places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": places}, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "expected a script that starts an engine below `if __name__ ==" in done.stderr  # a worker says it
+    assert "or a script without `if __name__ ==" in done.stderr  # and so does this process
 
 
 def test_what_is_neither_text_nor_executor_is_an_error() -> None:

@@ -43,12 +43,7 @@ class Dask(Pool):
     def __enter__(self) -> Self:
         distributed = _distributed()
         if not self.address:
-            self.cluster = distributed.LocalCluster(
-                threads_per_worker=1,
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # another may have the usual port
-                silence_logs=logging.ERROR,
-            )
+            self.cluster = _local_cluster(distributed)
         try:
             self._connect()
         except BaseException as error:  # nobody else closes what was opened so far
@@ -148,6 +143,21 @@ def _distributed() -> Any:
         return import_module("distributed")
     except ImportError as error:
         raise RuntimeError("expected dask and distributed, got none; pip install 'berncert[dask]'") from error
+
+
+def _local_cluster(distributed: Any) -> Any:
+    try:
+        return distributed.LocalCluster(
+            threads_per_worker=1,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # another may have the usual port
+            silence_logs=logging.ERROR,
+        )
+    except (OSError, RuntimeError) as error:
+        raise RuntimeError(
+            f"expected a Dask cluster to start here, got none ({error}); see what its workers say (memory?, or a "
+            'script without `if __name__ == "__main__":`)'
+        ) from error
 
 
 def _trouble_of_file(path: Path) -> str:

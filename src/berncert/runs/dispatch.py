@@ -178,10 +178,11 @@ class Dispatcher:
     def _count_loss(self, flight: Flight, what: str) -> None:
         flight.losses += 1
         if flight.losses > MOST_LOSSES:
+            script = "" if self.answered else ', or a script without `if __name__ == "__main__":`'
             raise RuntimeError(
                 f"expected a worker to finish {describe(flight.item)}, got none: it {what}, {flight.losses} times; "
-                "see what the workers say (memory?), try a smaller batch_size or a longer timeout; what was written is "
-                "kept, and the same command resumes from there"
+                f"see what the workers say (memory?{script}), try a smaller batch_size or a longer timeout; what was "
+                "written is kept, and the same command resumes from there"
             )
 
 

@@ -162,6 +162,15 @@ def failed(error: BaseException) -> Future[Any]:
     return future
 
 
+def check_script() -> None:
+    """Raise an error in a process that is about to be a worker, and reads the user's script again for that."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as Python itself finds it out
+        raise RuntimeError(
+            'expected a script that starts an engine below `if __name__ == "__main__":`, got one that does it wherever '
+            "it is read: its workers read it too, and must not start workers of their own"
+        )
+
+
 def engine_of(engine: str | Executor | Pool) -> Pool:
     """The engine that is meant: by a text such as `processes:4`, or an executor; what makes no sense is a ValueError.
 
@@ -194,12 +203,15 @@ def _processes(argument: str) -> Pool:
             f"expected engine processes:N with a whole number N from 1 to {MOST_PROCESSES}, got {argument!r}; "
             "e.g. processes:4"
         )
+    check_script()
     return Processes(int(argument))
 
 
 def _dask(argument: str) -> Pool:
     from berncert.runs.dask_pool import Dask
 
+    if not argument:
+        check_script()
     return Dask(argument)
 
 
