@@ -84,6 +84,11 @@ def test_every_public_name_is_in_the_reference_once(pages: dict[Path, Parsed]) -
     assert {name: sum(name in anchors for anchors in reference) for name in PUBLIC} == dict.fromkeys(PUBLIC, 1)
 
 
+def test_the_first_page_of_the_reference_leads_to_every_public_name(pages: dict[Path, Parsed], site: Path) -> None:
+    listed = {target.partition("#")[2] for target in pages[site / "reference" / "index.html"].targets}
+    assert [name for name in PUBLIC if name not in listed] == []
+
+
 def test_the_reference_shows_examples_and_defaults(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "reference" / "proving.html").read_text("utf-8"))
     assert text.count("&gt;&gt;&gt; import") >= 7
