@@ -19,6 +19,7 @@ from toy_jobs import Squares
 from berncert.runs import dask_pool
 from berncert.runs.dispatch import Dispatcher
 from berncert.runs.engine import Pool, engine_of
+from berncert.runs.worker import MODEL, MissingPartError
 
 ITEMS = range(12)
 SQUARES = [item * item for item in ITEMS]
@@ -93,6 +94,34 @@ def test_parts_that_workers_lack_are_sent(tmp_path: Path, dask_cluster: Cluster)
     assert squares(engine_named("dask", dask_cluster), job) == SQUARES
     assert job.count("supplied model") == job.count("prepared") <= 2  # once for each worker
     assert job.count("supplied rows") >= len(ITEMS)
+
+
+class Late(Pool):
+    """One worker, which says that it lacks the model for item 1 while item 0 brings it; both are heard of at once."""
+
+    def __init__(self) -> None:
+        self.late: Future[Any] = Future()
+
+    def slots(self) -> int:
+        return 2
+
+    def submit(self, job: Any, item: Any, supplies: Any, at: str = "") -> Future[Any]:
+        if item == 1 and not at:
+            return self.late
+        future: Future[Any] = Future()
+        if item == 0 and MODEL not in supplies:
+            future.set_exception(MissingPartError(MODEL, "a worker"))
+            return future
+        future.set_result(item * item)
+        if item == 0:
+            self.late.set_exception(MissingPartError(MODEL, "a worker"))
+        return future
+
+
+def test_a_model_that_has_just_arrived_is_not_sent_again(tmp_path: Path) -> None:
+    job = Squares(tmp_path)
+    assert squares(Late(), job) == SQUARES
+    assert job.count("supplied model") == 1
 
 
 @pytest.mark.parametrize("name", ["serial", "processes:1", "dask"])

@@ -142,9 +142,10 @@ class Dispatcher:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         done, _ = wait([f.future for f in self.flights.values()], SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
         lost = False
-        for number, flight in list(self.flights.items()):
-            if flight.future not in done:
-                continue
+        ended = [(number, flight) for number, flight in self.flights.items() if flight.future in done]
+        # what was missing comes first, while the item that has just brought it to the worker is still among the flights
+        ended.sort(key=lambda pair: not isinstance(_failure(pair[1].future), MissingPartError))
+        for number, flight in ended:
             try:
                 self.ready[number] = flight.future.result()
                 self.answered = True
