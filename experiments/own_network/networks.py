@@ -36,10 +36,22 @@ def kept_at_norm_one() -> berncert.Classifier:
     return berncert.Classifier(extractor, build_head("polynomial", 5, 10, scale=SIDE, degree=2).layers)
 
 
+def to_be_narrow() -> berncert.Classifier:
+    """The ordinary layers again, with ten features, which are the logits, and weights from which boxes start narrow."""
+    extractor = nn.Sequential(
+        nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Flatten(), nn.Linear(1568, 10), nn.Sigmoid(),
+    )  # fmt: skip
+    return berncert.Classifier(
+        berncert.narrow_weights(extractor), berncert.SumHead(10 * torch.eye(10), torch.zeros(10))
+    )
+
+
 def train(
     model: berncert.Classifier, data: Dataset, epochs: int, loss: Callable[[Tensor, Tensor, float], Tensor]
 ) -> None:
-    """A plain loop: Adam, batches of 128; `loss` gets features, labels and the share of the training that is done."""
+    """A plain loop: Adam, batches of 128; `loss` gets images, labels and the share of the training that is done."""
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
     batches = -(-len(data) // 128)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=epochs * batches)
@@ -49,7 +61,7 @@ def train(
         for number, rows in enumerate(order.split(128)):
             optimiser.zero_grad()
             done = (epoch + number / batches) / epochs
-            loss(model.extractor(data.images[rows]), data.labels[rows], done).backward()
+            loss(data.images[rows], data.labels[rows], done).backward()
             optimiser.step()
             schedule.step()
     model.eval()

@@ -72,6 +72,23 @@ def test_all_commands_take_a_network_of_ones_own(capsys: pytest.CaptureFixture[s
     assert main(["inspect", "my_network:build", "--input-shape", "1,8,8", "--json"]) == 0
 
 
+def test_upper_ends_are_told_of_or_how_to_get_them(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["certify", "net.onnx", "--data", "digits", "--limit", "4"]
+    assert main(command) == 0
+    assert "were not looked for: --counterexamples does" in capsys.readouterr().out
+    assert main([*command, "--counterexamples", "--out", "both"]) == 0
+    assert "images of another class: found for 4 of 4 images, in the median " in capsys.readouterr().out
+    run = read("both")
+    assert (run.radius <= run.rows["upper"]).all()
+    assert (run.rows["upper"] < float("inf")).all()
+    assert main([*command, "--radius", "0.0001"]) == 0
+    assert "of another class" not in capsys.readouterr().out
+    test = berncert.data.load("digits", limit=4)
+    model = berncert.Classifier.of_logits(berncert.read_onnx("net.onnx"))
+    assert "upper not known: counterexamples=True" in repr(berncert.certify(model, test.images))
+    assert "of 4 rows" in repr(berncert.certify(model, test.images, counterexamples=True))
+
+
 def test_processes_get_the_model_that_was_built_here(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["certify", "my_network:build", "--data", "digits", "--limit", "8"]
     assert main([*command, "--out", "runs/here"]) == 0

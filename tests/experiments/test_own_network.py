@@ -31,6 +31,14 @@ def test_both_routes_prove_no_less_than_one_and_no_more_than_an_attack_leaves(re
                 assert (radii >= float(at)).mean() <= left + 1e-12
 
 
+def test_the_median_lies_between_what_is_proven_and_what_was_found(record: dict[str, Any]) -> None:
+    for row in record["rows"]:
+        for norm in NORMS:
+            r = row[norm]
+            assert r["median"] <= r["upper"] < np.inf
+            assert r["witnesses"] > record["images"] / 2
+
+
 def test_the_curves_are_drawn(record: dict[str, Any], tmp_path: Path) -> None:
     draw(record, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000

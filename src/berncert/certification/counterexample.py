@@ -15,6 +15,7 @@ from berncert.extractor import FrozenNetwork
 from berncert.extractor.bounds.local import length_bound
 from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Floats, Ints
+from berncert.foundation.progress import Bar
 from berncert.polynomial import PolynomialHead
 
 STEPS = 24
@@ -27,9 +28,12 @@ CLEARLY = 1e-9
 class CounterexampleSearch:
     """For one model and a norm of its pixels, 1 <= p <= inf."""
 
-    def __init__(self, network: FrozenNetwork, head: PolynomialHead, norm: float, batch_size: int = 256) -> None:
+    def __init__(
+        self, network: FrozenNetwork, head: PolynomialHead, norm: float, batch_size: int = 256,
+        progress: bool | None = None,
+    ) -> None:  # fmt: skip
         self.network, self.head = network, head.in_float64()
-        self.norm, self.batch_size = norm, batch_size
+        self.norm, self.batch_size, self.progress = norm, batch_size, progress
 
     def __call__(self, images: Tensor, predicted: Ints, radius: float = math.inf) -> tuple[Floats, Floats]:
         """For each image one of another class, NaN where none was found, and its distance, rounded up, else inf.
@@ -37,10 +41,12 @@ class CounterexampleSearch:
         radius: look only for images that are closer than this.
         """
         x, classes = images.detach().double().cpu(), torch.as_tensor(predicted)
-        found: list[tuple[Tensor, Tensor]] = [
-            self._found(part, own, radius)
-            for part, own in zip(torch.split(x, self.batch_size), torch.split(classes, self.batch_size), strict=True)
-        ]
+        parts = zip(torch.split(x, self.batch_size), torch.split(classes, self.batch_size), strict=True)
+        found: list[tuple[Tensor, Tensor]] = []
+        with Bar("looking for counterexamples", total=len(x), progress=self.progress) as bar:
+            for part, own in parts:
+                found.append(self._found(part, own, radius))
+                bar.update(sum(len(far) for _, far in found))
         if not found:
             return x.numpy(), x.new_zeros(0).numpy()
         return torch.cat([image for image, _ in found]).numpy(), torch.cat([far for _, far in found]).numpy()

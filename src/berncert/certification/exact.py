@@ -112,7 +112,8 @@ def certify(
         evaluations of the model for an image; it is left out where the global one has proven a tenth of the distance at
         which the class would change if the model were affine, as it does for 1-Lipschitz models.
     counterexamples: of images, look for ones of another class, so that `upper` and `witness` are known where one is
-        found. It costs about as much as a hundred evaluations.
+        found: radius <= truth <= upper. It costs about 120 evaluations of the model for an image, which is why it is
+        not done unasked, but with `radius`.
 
     The first call on a machine compiles the search, which takes ten to twenty seconds; later ones load it from a cache.
     Ctrl-C stops within a moment.
@@ -227,7 +228,7 @@ class ImageProver(PreparedModel):
         asked = self.method.radius
         rows = np.flatnonzero(best.status != Status.HOLDS)
         assert isinstance(self.head, PolynomialHead)
-        search = CounterexampleSearch(self.extractor, self.head, self.norm, self.batch_size)
+        search = CounterexampleSearch(self.extractor, self.head, self.norm, self.batch_size, self.progress)
         witness, upper = search(images[rows], best.predicted[rows], math.inf if asked is None else asked)
         best.witness[rows], best.upper[rows] = witness, upper
         if asked is not None:

@@ -105,7 +105,10 @@ class Exact(Method):
         "prove by the extractor's Lipschitz bound, and by bounds near each image too",
         choices=("both", "global"),
     )
-    counterexamples: bool = setting(False, "look for images of another class: they bound radii from above")
+    counterexamples: bool = setting(
+        False,
+        "look for images of another class: the distance of the nearest, column upper, bounds the radius from above",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

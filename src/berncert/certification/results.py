@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from berncert.certification.status import constant_class
+from berncert.certification.status import Status, constant_class
 from berncert.foundation.arrays import Flags, Floats, Ints
 
 ABSTAIN = -1
@@ -182,10 +182,18 @@ class ImageCertificates(ProvenRows):
     route: npt.NDArray[np.object_]
     """"global" or "local": by which bounds on the extractor `radius` is proven."""
     upper: Floats
-    """The distance of the witness: radius <= truth <= upper; inf where none is known."""
+    """The distance of the witness: radius <= truth <= upper; inf where none is known. Such images are looked for with
+    `counterexamples=True`, and where a decision at one radius is asked for (`berncert.verify`)."""
     witness: Floats
     """(N, ...): an image that is not given `predicted` in float64, NaN where none is known. Its pixels may leave their
     range: the radius is about all images."""
+
+    def _summary(self) -> str:
+        known = self.upper[np.isfinite(self.upper)]
+        if len(known):
+            return f"{super()._summary()}; upper {_quantiles(known)}, of {len(known)} rows"
+        asked = set(self.status) & {Status.HOLDS, Status.FALLS, Status.UNKNOWN}
+        return f"{super()._summary()}{'' if asked else '; upper not known: counterexamples=True looks for it'}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ from berncert.cli.flags import (
     chosen_folder,
     settings_of,
 )
+from berncert.foundation.rounding import ceil_digits
 from berncert.models.source_settings import SourceSettings
 from berncert.runs.records import PROOF, Run
 from berncert.runs.settings import METHODS, RunSettings
@@ -34,6 +36,7 @@ examples:
   berncert certify mnist --norm inf --limit 1000 --data-dir ~/data
   berncert certify runs/cifar10 --skip 20 --out runs/cifar10-every-20th
   berncert certify mnist --radius 0.3                           decide at one radius: faster
+  berncert certify mnist --counterexamples                      upper ends too: images of another class
   berncert certify digits --method estimate --limit 50          the paper's radius: not proven
   berncert certify mnist --method randomized --sigma 0.5 --skip 200
   berncert certify digits --proof                               then: berncert-check runs/digits-exact-l2-proof
@@ -82,8 +85,25 @@ def run(arguments: argparse.Namespace) -> None:
     """Certify, and print the certified accuracy; where radii are small, why."""
     run = execute_run(arguments, "certify")
     show(run, arguments.json)
-    if not arguments.json and run.claim is Claim.PROVEN and run.decided_at is None:
-        _diagnose(run, arguments)
+    if not arguments.json and run.claim is Claim.PROVEN:
+        if line := _upper_ends(run):
+            output.console().print(line)
+        if run.decided_at is None:
+            _diagnose(run, arguments)
+
+
+def _upper_ends(run: Run) -> str:
+    """What is known of the other side of the radii: images of another class; nothing where that is decided."""
+    upper = run.rows.get("upper")
+    known = [] if upper is None else sorted(far for far in upper.tolist() if far < math.inf)
+    if known:
+        middle = ceil_digits(known[len(known) // 2], 3)
+        return f"images of another class: found for {len(known)} of {len(run)} images, in the median {middle} away"
+    if run.decided_at is not None:
+        return ""
+    if run.about["settings"].get("counterexamples"):
+        return "images of another class: none found"
+    return "images of another class were not looked for: --counterexamples does, and bounds the radii from above"
 
 
 def _diagnose(run: Run, arguments: argparse.Namespace) -> None:
