@@ -117,6 +117,12 @@ def test_what_is_no_model_gets_a_message(name: str, message: str, folder: Path) 
         open_model(name, input_shape=SHAPE)
 
 
+def test_a_head_that_is_smoothed_or_none_gets_no_degree_and_the_message_says_how(folder: Path) -> None:
+    for name in ("own_code:network", "own_code:smoothed"):
+        with pytest.raises(ValueError, match="whose head is not smoothed, or leave degree out"):
+            open_model(name, input_shape=SHAPE).smoothed(3)
+
+
 def test_a_shape_is_asked_for_where_nothing_says_it(folder: Path) -> None:
     with pytest.raises(ValueError, match="input_shape"):
         open_model("own_code:network")
@@ -139,7 +145,7 @@ BROKEN = {
     "none": ("def build(): pass", "got None; does it end with return"),
     "state": ("def build(): return {'weight': 1}", "got dict; load such weights into a network"),
     "value": ("build = 3", "to be a function that builds a network, or a network, got int"),
-    "shape": ("import torch\ndef build(): return torch.nn.Linear(3, 2)", r"no network for images of shape \(1, 8, 8\)"),
+    "shape": ("import torch\ndef build(): return torch.nn.Linear(3, 2)", r"a network for images of shape \(1, 8, 8\)"),
 }
 
 

@@ -43,9 +43,12 @@ class PreparedModel:
     ) -> None:
         if not isinstance(model, Classifier) or not (any_head or isinstance(model.head, PolynomialHead)):
             head = f" with a {type(model.head).__name__}" if isinstance(model, Classifier) else ""
+            whole = ""
+            if isinstance(model, nn.Module) and not isinstance(model, Classifier):
+                whole = "berncert.Classifier.of_logits(network, input_shape) of a whole network, "
             raise TypeError(
                 f"expected a SmoothedHead, or a Classifier with one, got {type(model).__name__}{head}; make one with "
-                "berncert.smooth(head, dim, degree) or classifier.smooth(degree)"
+                f"{whole}berncert.smooth(head, dim, degree) or classifier.smooth(degree)"
             )
         self.norm, self.dtype = norm, dtype
         self.head: nn.Module = model.head

@@ -33,6 +33,13 @@ NARROWER = {torch.float64: torch.float32, torch.int64: torch.int32}
 """dtype -> the narrower one in which tensors of an extractor are written if that is exact."""
 
 
+HOW_TO_SMOOTH = {
+    "ONNX": "name the node before the head with head_after",
+    "function": "return a berncert.Classifier(extractor, head) whose head is not smoothed, or leave degree out",
+}
+"""Kind of source -> how its head gets a degree."""
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The content of a checkpoint file: an extractor, a head, or both, which make a classifier."""
@@ -55,9 +62,9 @@ class Checkpoint:
         """The classifier, or its only part, in evaluation mode; with `base`, with the head before smoothing."""
         head = self.base if base else self.head
         if base and head is None:
-            advice = "name the node before the head with head_after" if self.source else "smooth the model in Python"
             raise ValueError(
-                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use; {advice}"
+                f"expected a checkpoint with its base head, got {self.path}, which has only the one in use; "
+                f"{HOW_TO_SMOOTH.get(self.source.get('kind', ''), 'smooth the model in Python')}"
             )
         if self.extractor is None or head is None:
             part = self.extractor or head

@@ -111,5 +111,5 @@ def _checkpoint(model: Any, path: Path, source: Mapping[str, Any], shape: Sequen
     except TypeError as error:
         raise ValueError(f"expected a network with a proof, got {path}: {error}") from error
     except ValueError as error:
-        raise ValueError(f"{path} is no network for images of shape {tuple(wanted)}: {error}") from error
+        raise ValueError(f"expected a network for images of shape {tuple(wanted)}, got {path}: {error}") from error
     return checkpoint_of(Classifier(frozen.extractor, head), path, source)

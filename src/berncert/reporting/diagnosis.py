@@ -28,7 +28,7 @@ WORTH_NAMING = 2.0
 """A loss by less than this factor is not what is to blame."""
 STRETCHES = 1.25
 """Nor is a layer at which the bound grows by less than this factor."""
-SAY_WHY = (Status.TIE, Status.EXTRACTION, Status.LEAVES_CUBE, Status.OVERFLOW)
+SAY_WHY = (Status.WHOLE_CUBE, Status.TIE, Status.EXTRACTION, Status.LEAVES_CUBE, Status.OVERFLOW)
 """Ends that are not about how good the bounds are."""
 
 
