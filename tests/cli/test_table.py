@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,15 @@ def loans(tmp_path: Path) -> Path:
     path = tmp_path / "loans.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(
+    loans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    words = ["table", str(loans), "--target", "approved", "--model", "logistic", "--limit", "2", "--out"]
+    assert main([*words, str(tmp_path / "run")]) == 1
+    assert "expected skops for models of tables, got none; pip install 'berncert[tables]'" in capsys.readouterr().err
 
 
 def test_a_table_becomes_a_run_a_report_and_a_model(

@@ -95,7 +95,7 @@ def main(words: list[str] | None = None) -> int:
         return fail(_sentence(error), 2)
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, RuntimeError, FloatingPointError, MemoryError) as error:
+    except (OSError, RuntimeError, FloatingPointError, MemoryError, ImportError) as error:  # of an extra, too
         return fail(_sentence(error), 1)
     except KeyboardInterrupt:
         hint = "; the same command resumes from where this one was" if asked in RESUMABLE else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,7 @@ def save(model: Any, path: Any) -> None:
         >>> bool((again.predict(x) == model.predict(x)).all())
         True
     """
-    import skops.io
-
-    write_whole(Path(path), skops.io.dumps(model))
+    write_whole(Path(path), _skops().dumps(model))
 
 
 def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
@@ -89,13 +88,12 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
 
 def parse(content: bytes, path: Any, *, trusted: Iterable[str] = ()) -> Any:
     """The model of a skops file with this content, as `load` reads it; `path` is for messages."""
-    import skops.io
-
+    skops = _skops()
     allowed = TRUSTED.union(trusted)
     if is_zipfile(BytesIO(content)):
         check_unpacked(path, sum(member.file_size for member in ZipFile(BytesIO(content)).infolist()))
     try:
-        unknown = set(skops.io.get_untrusted_types(data=content)) - allowed
+        unknown = set(skops.get_untrusted_types(data=content)) - allowed
     except Exception as error:
         raise ValueError(f"expected a skops file with a model of a table, got {path} ({error})") from error
     if unknown:
@@ -104,7 +102,14 @@ def parse(content: bytes, path: Any, *, trusted: Iterable[str] = ()) -> Any:
             f"expected a file with types that are known, got {', '.join(names)} in {path}; if you made the file "
             f"yourself and know these types, pass trusted={names!r}; from someone else's file they may run any code"
         )
-    model = skops.io.loads(content, trusted=sorted(allowed))
+    model = skops.loads(content, trusted=sorted(allowed))
     if type(model).__name__ not in ("BernsteinClassifier", "BernsteinRegressor"):
         raise ValueError(f"expected a BernsteinClassifier or BernsteinRegressor in {path}, got {type(model).__name__}")
     return model
+
+
+def _skops() -> Any:
+    try:
+        return import_module("skops.io")
+    except ImportError as error:
+        raise ImportError("expected skops for models of tables, got none; pip install 'berncert[tables]'") from error
