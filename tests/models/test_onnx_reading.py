@@ -12,6 +12,7 @@ import onnx_networks as files
 import pytest
 import torch
 from onnx import helper
+from torch import nn
 
 import berncert
 from berncert.polynomial import SumHead
@@ -194,3 +195,28 @@ LAYERS = ("add", "batchnorm", "conv", "dropout", "flatten", "gemm", "identity", 
 def test_files_of_one_operator_by_others_are_read(name: str) -> None:
     network = berncert.read_onnx(files.networks_of_others() / "layers" / f"{name}.onnx")
     assert len(network.steps) <= 2
+
+
+WRONG = {
+    "no file": (lambda folder: berncert.read_onnx(folder / "no.onnx"), FileNotFoundError, "which is not there"),
+    "a folder": (lambda folder: berncert.read_onnx(folder), FileNotFoundError, "which is a folder"),
+    "no path": (lambda folder: berncert.read_onnx(None), TypeError, "expected the path of an ONNX file, got NoneType"),
+    "a shape": (lambda folder: berncert.read_onnx(folder / "a b.\u00fc.onnx", input_shape="1,2"), ValueError, "like "),
+    "a mean": (
+        lambda folder: berncert.read_onnx(folder / "a b.\u00fc.onnx", mean="x"),
+        ValueError,
+        "mean as a number, or",
+    ),
+    "a std": (lambda folder: berncert.read_onnx(folder / "a b.\u00fc.onnx", std=0), ValueError, "std as a number > 0"),
+    "a checkpoint": (lambda folder: berncert.load(folder / "a b.\u00fc.onnx"), ValueError, "berncert.read_onnx"),
+    "to a folder": (lambda folder: berncert.write_onnx(berncert.load("digits"), folder), ValueError, "got the folder"),
+    "to nothing": (lambda folder: berncert.write_onnx(berncert.load("digits"), None), ValueError, "got NoneType"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_paths_and_options_say_what_was_expected(name: str, tmp_path: Path) -> None:
+    berncert.write_onnx(berncert.freeze(nn.Linear(4, 2), (4,)), tmp_path / "a b.\u00fc.onnx")
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call(tmp_path)

@@ -196,6 +196,8 @@ def load(path: str | PathLike[str], *, base: bool = False) -> Any:
 def open_checkpoint(path: str | PathLike[str]) -> Checkpoint:
     """Read and check the checkpoint with that path or name."""
     file = find_checkpoint(path)
+    if file.suffix == ".onnx":
+        raise ValueError(f"expected a checkpoint, got {file}, an ONNX file; read it with berncert.read_onnx")
     return parse_checkpoint(file.read_bytes(), file)
 
 

@@ -15,6 +15,7 @@ from berncert.certification.classifier import Classifier
 from berncert.extractor import FrozenNetwork
 from berncert.extractor import operations as ops
 from berncert.extractor.bounds.spectral_norm import UNIT
+from berncert.extractor.freezing.freeze import checked_shape
 from berncert.extractor.onnx_files.graph import OnnxGraph, read_graph
 from berncert.extractor.onnx_files.reading import FileInput, compare, follow, network_of
 from berncert.extractor.proof_cache import proven
@@ -71,7 +72,7 @@ def read_onnx(
     if head_after is None and (cube is not None or images is not None):
         raise ValueError("expected cube and images with head_after, which says what the features are, got them alone")
     model = _as_written(graph) if head_after is None and end_at is None else None
-    given = FileInput(graph, input_shape)
+    given = FileInput(graph, None if input_shape is None else checked_shape(input_shape))
     if model is None:
         end = graph.output if end_at is None else graph.tensor(end_at)
         model = network_of(graph, given, end).network
@@ -152,13 +153,18 @@ def _normalisation(shape: Sequence[int], mean: Any, std: Any) -> FrozenNetwork:
     for name, given in (("mean", mean), ("std", std)):
         if given is None:
             continue
-        values = torch.as_tensor(given, dtype=torch.float64).flatten()
+        least = "" if name == "mean" else " > 0"
+        wanted = f"expected {name} as a number{least}, or one for each of {shape[0]} channels, got {given!r}"
+        try:
+            values = torch.as_tensor(given, dtype=torch.float64).flatten()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{wanted}; write e.g. 0.5 or (0.49, 0.48, 0.45)") from error
         if (
             len(values) not in (1, shape[0])
             or not bool(values.isfinite().all())
             or (name == "std" and not (values > 0).all())
         ):
-            raise ValueError(f"expected {name} as a number, or one for each of {shape[0]} channels, got {given!r}")
+            raise ValueError(wanted)
         by = values.reshape(()) if len(values) == 1 else values.reshape(-1, *(1,) * (len(shape) - 1))
         found = found.followed_by(ops.Shift(-by) if name == "mean" else ops.Scale(by, divide=True))
     return found

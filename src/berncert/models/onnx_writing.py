@@ -69,6 +69,9 @@ def write_onnx(
     kind = str(dtype).removeprefix("torch.")
     if kind not in TOLERANCES:
         raise ValueError(f"expected dtype float32 or float64, got {kind}")
+    if not isinstance(path, str | PathLike) or Path(path).is_dir():
+        got = f"the folder {path}" if isinstance(path, str | PathLike) else type(path).__name__
+        raise ValueError(f"expected the path of a file to write, got {got}; e.g. net.onnx")
     network, head = _parts(model, input_shape)
     file = model_of(network, head, kind)
     lacking = sorted({node.op_type for node in file.graph.node} & set(ONLY_SINGLE)) if kind == "float64" else []

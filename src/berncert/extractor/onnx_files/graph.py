@@ -79,7 +79,12 @@ class OnnxGraph:
 
 def read_graph(path: str | PathLike[str]) -> OnnxGraph:
     """The graph of an ONNX file, whose data may be in other files of its folder; a ValueError for what is not one."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"expected the path of an ONNX file, got {type(path).__name__}")
     onnx, place = require_onnx(), Path(path)
+    if not place.is_file():
+        what = "which is a folder" if place.is_dir() else "which is not there"
+        raise FileNotFoundError(f"expected an ONNX file, got {place}, {what}")
     size = place.stat().st_size
     check_unpacked(place, size)
     content = place.read_bytes()
