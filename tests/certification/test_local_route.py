@@ -87,7 +87,7 @@ def test_an_affine_model_is_certified_to_the_closed_form(norm: float) -> None:
     rise = torch.linalg.vector_norm(layer.weight[a][:, None] - layer.weight, dual, dim=2).detach()
     exact = ((logits.gather(1, a[:, None]) - logits) / rise).nan_to_num(math.inf, posinf=math.inf).amin(dim=1).numpy()
     route = LocalRoute(model.extractor, proven(model.extractor, norm, 2.0**-53), model.head, norm)
-    found, _ = route._proven(x, a.numpy(), 2 * exact)
+    found, *_ = route._proven(x, a.numpy(), 2 * exact)
     np.testing.assert_allclose(found, exact, rtol=1e-5)
     assert (found <= exact * (1 + 1e-12)).all()
 
@@ -128,13 +128,13 @@ def test_what_holds_is_proven_what_falls_has_its_image_and_the_rest_is_unknown(n
 def test_radii_that_are_tried_close_in_on_the_largest_that_is_proven(power: float) -> None:
     largest = np.geomspace(0.03, 6, 20)
     trail = _Trail(np.full(20, 0.3))
-    for _ in range(ROUNDS):
-        rows = trail.unfinished()
+    for tries in range(ROUNDS):
+        rows = trail.unfinished(tries)
         tried = trail.radius[rows]
         trail.add(rows, np.where(tried <= largest[rows], tried, 0.0), 1 - (tried / largest[rows]) ** power)
     assert (trail.proven <= largest).all()
     assert (trail.proven >= 0.6 * largest).all()
-    assert np.median(trail.proven / largest) > 0.85
+    assert np.median(trail.proven / largest) > 0.8
 
 
 def test_features_that_may_leave_the_cube_prove_nothing_by_a_bent_head() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import berncert
 from berncert.extractor.bounds.local import (
     TURN,
+    AffineBounds,
     Interval,
     Lines,
     LocalValue,
@@ -164,10 +165,32 @@ def test_bounds_along_patches_are_those_along_everything() -> None:
         wide = replace(reached.values[number], interval=Interval(*(torch.full_like(reached.values[number].centre, side)
                                                                    for side in (-1e6, 1e6))))  # fmt: skip
         every = torch.ones_like(wide.centre, dtype=torch.bool)
-        along = reach.patches.bounds(number, [*reached.values[:number], wide], every, reached.ball.radius)
+        nothing = torch.zeros(2, 2, math.prod(wide.shape), dtype=torch.float64)
+        bounds = reach.patches.bounds(number, [*reached.values[:number], wide], every, AffineBounds(nothing, nothing))
+        lower, upper = (side.view_as(wide.centre) for side in bounds.within(reached.ball.radius).unbind(1))
+        along = Interval(lower, -upper)
         whole = reached._along_all(number, replace(wide, interval=along))
         for one, other in zip(along, whole, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_is_known_within_a_larger_radius_holds_in_a_smaller_one(norm: float) -> None:
+    network = frozen(Patched("zeros"), (2, 24, 24))
+    reach, x = LocalReach(network, norm), seeded(3, *network.input_shape)
+    radii = torch.tensor([0.1, 0.02, 0.1], dtype=torch.float64)
+    smaller = torch.tensor([0.08, 0.03, 0.01], dtype=torch.float64)  # only the first is little less
+    larger = reach.around(x, radii)
+    fresh, again = reach.around(x, smaller), reach.around(x, smaller, larger.known)
+    for radius, image in zip(smaller.tolist(), range(3), strict=True):
+        one = reach.around(x[[image]], smaller[[image]], larger.known.rows(torch.tensor([image])))
+        assert_encloses(one, network, x[[image]], radius, seed=5)
+    for number in reach.patches.groups:
+        new, old = fresh.along_patches[number], again.along_patches[number]
+        for some in (fresh.values[number].interval, again.values[number].interval):
+            assert (some.lower <= some.upper).all()
+        torch.testing.assert_close(old.start[1:], new.start[1:])
+        torch.testing.assert_close(old.start[0], larger.along_patches[number].start[0])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1e-9, 1e-2, 0.3]), st.sampled_from([1.0, 1e-8, 1e8]))

@@ -6,6 +6,7 @@ It stands beside the global one (radius in features / Lipschitz bound), whose co
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +18,14 @@ from berncert.certification.box_search import Questions, Watched, usable_cores
 from berncert.certification.feature_space import DenseSearch, Search, posed
 from berncert.certification.kernels.planes import plane_rows
 from berncert.certification.kernels.problem import Problem, Samples, Whole, allocate, without_axes
+from berncert.certification.lowered_head import head_of, lowered
 from berncert.certification.methods import Exact
 from berncert.extractor import FrozenNetwork
 from berncert.extractor.bounds.local import length_bound
 from berncert.extractor.bounds.norm_gains import conversion
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
-from berncert.extractor.reach import LocalReach, Reached
+from berncert.extractor.reach import Known, LocalReach, Reached
 from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Flags, Floats, Ints
 from berncert.foundation.progress import Bar
@@ -33,22 +35,30 @@ THINNEST = 1e-9
 """Boxes of features are widened to this: a wider box only makes the proof say more."""
 MOST_BOXES = 200
 """Of a search for points of another class in a box of features."""
-ROUNDS = 5
-"""The most radii that are tried for an image."""
-CLOSE = 1.1
+FEW, ROUNDS = 3, 6
+"""So many radii are tried for an image, and up to so many where little is known after those."""
+CLOSE = 1.15
 """Radii are tried until one that is not proven is less than this many times one that is,"""
-ENOUGH = 0.15
+ENOUGH = 0.25
 """or the margin that is left at one that is proven is less than this share of that at the image."""
-AIM = math.log(0.9)
+ROUGHLY, ENOUGH_THEN = 1.6, 0.4
+"""The same two, after a few radii."""
+AIM = math.log(0.88)
 """Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
 STEEP = 2.0
 """The power of the radius with which the part of the margin that is lost is taken to grow, while nothing is known."""
-FARTHEST, LEAST_BACK = math.log(4), math.log(1.5)
+FARTHEST, LEAST_BACK = math.log(4), math.log(1.1)
 """The largest step from a radius that was tried, and the least one back while none is proven."""
 FIRST = 0.06
-"""The first radius that is tried, as a share of where the class would change if the model were affine."""
+"""The first radius that is tried where nothing better is known, as a share of where an affine model would change."""
+NOISE, SAMPLES = 64, 3
+"""Images of noise, and those of the largest margin, on which the model's usual radius for a margin is measured;"""
+GROWTH = 0.75
+"""radii grow about like this power of the margin at the image."""
 WORTHWHILE = 0.1
 """The local route is tried if the global one proves less than this share of where that would be."""
+CLEAR = 100
+"""A head of a lower degree is asked about rows whose class leads by this many times what it may be off."""
 MOST_NUMBERS = 2**21
 """In the rows of all images that are worked on together: more would only leave the cache."""
 DOWN = 1 - 2.0**-48
@@ -87,6 +97,7 @@ class LocalRoute:
         self.threads, self.progress = threads, progress
         self.reach = LocalReach(network, norm)
         self.search = posed(head, Exact(radius=2.0, max_boxes=MOST_BOXES), math.inf)
+        self.nearly = lowered(self.search) if isinstance(self.search, DenseSearch) else None
         shapes = [math.prod(shape) for shape in network.shapes]
         self.at_once = max(1, MOST_NUMBERS // (2 * max(shapes) * max(head.dim, head.classes)))
 
@@ -98,13 +109,36 @@ class LocalRoute:
         found = np.zeros(len(images))
         linear, lead = self.linear(images, predicted)
         rows = np.flatnonzero(global_radius < WORTHWHILE * linear)
+        if not len(rows):
+            return found
+        first_tried = self._first_tried(linear, lead)
         with Bar("local proofs", total=len(rows), progress=self.progress) as bar:
             for first in range(0, len(rows), self.at_once):
                 some = rows[first : first + self.at_once]
-                start = np.maximum(FIRST * linear[some], 1.01 * global_radius[some])
+                start = np.maximum(first_tried[some], 1.01 * global_radius[some])
                 found[some] = self._searched(images[some], predicted[some], start, lead[some])
                 bar.update(first + len(some))
         return found
+
+    def _first_tried(self, linear: Floats, lead: Floats) -> Floats:
+        """A guess at the radii that can be proven, for each image by itself."""
+        usual = self._usual
+        return FIRST * linear if usual is None else np.minimum(usual * lead**GROWTH, linear)
+
+    @cached_property
+    def _usual(self) -> float | None:
+        """What to multiply the power of the margin with: for images of noise it gives what is proven of them."""
+        noise = torch.rand(NOISE, *self.network.input_shape, generator=torch.Generator().manual_seed(0)).double()
+        with torch.no_grad():
+            predicted = self.head.in_float64()(self.network(noise)).argmax(dim=1).numpy()
+        linear, lead = self.linear(noise, predicted)
+        rows = np.argsort(-lead, kind="stable")[:SAMPLES]
+        start = FIRST * linear[rows]
+        radius = self._searched(noise[rows], predicted[rows], start, lead[rows])
+        with np.errstate(all="ignore"):
+            factor = radius / lead[rows] ** GROWTH
+        some = (factor > 0) & np.isfinite(factor)
+        return float(np.median(factor[some])) if some.any() else None
 
     def holds(self, images: Tensor, predicted: Ints, radius: float) -> Floats:
         """Whether each image's class is proven within this radius."""
@@ -119,12 +153,12 @@ class LocalRoute:
 
         Estimates, only to choose what to try.
         """
-        x = images.detach().double().cpu()
-        found = []
+        x, found = images.detach().double().cpu(), []
+        head = self.head.in_float64() if self.nearly is None else head_of(self.nearly)
         with torch.inference_mode(False), torch.enable_grad():
             for part, classes in zip(torch.split(x, 256), torch.split(torch.as_tensor(predicted), 256), strict=True):
                 part = part.clone().requires_grad_()
-                logits = self.head.in_float64()(self.network(part))
+                logits = head(self.network(part))
                 own = logits.gather(1, classes[:, None])
                 margin = (own - logits.scatter(1, classes[:, None], -math.inf)).amin(dim=1)
                 (slope,) = torch.autograd.grad(margin.sum(), part)
@@ -135,42 +169,77 @@ class LocalRoute:
 
     def _searched(self, images: Tensor, predicted: Ints, start: Floats, lead: Floats) -> Floats:
         """Radii are tried, each from what is left of the margin at those before, until both sides are close."""
-        trail = _Trail(start)
-        for _ in range(ROUNDS):
-            rows = trail.unfinished()
+        trail, before, known = _Trail(start), np.zeros(0, np.int64), None
+        for tries in range(ROUNDS):
+            rows = trail.unfinished(tries)
             if not len(rows):
                 break
-            got, least = self._proven(images[rows], predicted[rows], trail.radius[rows])
+            if known is not None:
+                known = known.rows(torch.as_tensor(np.searchsorted(before, rows)))
+            got, least, known = self._proven(images[rows], predicted[rows], trail.radius[rows], known)
+            before = rows
             with np.errstate(all="ignore"):
                 left = np.nan_to_num(least / lead[rows], nan=-math.inf)
             trail.add(rows, got, np.clip(left, -1e3, 1.0))
         return trail.proven
 
-    def _proven(self, images: Tensor, predicted: Ints, radius: Floats) -> tuple[Floats, Floats]:
+    def _proven(
+        self, images: Tensor, predicted: Ints, radius: Floats, known_before: Known | None = None
+    ) -> tuple[Floats, Floats, Known]:
         """The largest radius that is proven with the bounds that hold within the given one; at most that one.
 
         The features lie in a box. On it each margin is proven positive by its coefficients, or has an affine minorant,
         which the bounds of the features make one of the image: there, the radius at which it vanishes is known. Also
-        returned is the least margin that is left within the given radius, as far as the bounds say.
+        returned is the least margin that is left within the given radius, as far as the bounds say, and what is known
+        of these images then.
         """
-        reached = self.reach.around(images, torch.as_tensor(radius))
+        reached = self.reach.around(images, torch.as_tensor(radius), known_before)
         error = self._extraction_error(reached, radius)
         low, high, known = self._box(reached, error)
         known &= np.isfinite(radius)
-        planes = _planes(self.search, low, high, predicted, self.threads)
+        sharp = self._sharp(reached, known)
+        planes = self._planes(low, high, predicted, sharp)
         least = planes.least(low, high)
         open_ = ~(least > 0)  # what is not a number proves nothing
         rows = np.flatnonzero(known & open_.any(axis=1))
         proven = np.where(known & ~open_.any(axis=1), radius, 0.0)
         if len(rows):
-            vanishing, bounds = _vanishing(reached, planes, open_[rows], error, rows, radius)
+            vanishing, least[rows] = _vanishing(reached, planes, least[rows], open_[rows], error, rows, radius)
             proven[rows] = vanishing
-            least[rows] = np.fmax(least[rows], bounds)
             rows = rows[vanishing < radius[rows]]
         if len(rows):
-            whole = _holds(self.search, low[rows], high[rows], predicted[rows], self.threads)
+            whole = self._holds(low[rows], high[rows], predicted[rows], sharp[rows])
             proven[rows[whole]] = radius[rows[whole]]
-        return proven, np.where(known, least.min(axis=1), -math.inf)
+        return proven, np.where(known, least.min(axis=1), -math.inf), reached.known
+
+    def _sharp(self, reached: Reached, known: Any) -> Any:
+        """For which rows the head itself has to be asked: those whose class leads by little."""
+        sharp = np.ones(len(known), np.bool_)
+        if self.nearly is not None:
+            features = reached.features.centre[known].numpy().clip(0, 1)
+            sharp[known] = self.nearly.classify(features)[1] < CLEAR * self.nearly.rounding
+        return sharp
+
+    def _planes(self, low: Floats, high: Floats, predicted: Ints, sharp: Any) -> Planes:
+        """Affine functions below all margins on the boxes, in units of `search`."""
+        found = Planes(*(np.zeros((*low.shape[:1], self.head.classes, *low.shape[1:i])) for i in (1, 2)))
+        for search, rows in self._searches(sharp):
+            planes = _planes(search, low[rows], high[rows], predicted[rows], self.threads)
+            for into, part in zip(found, planes, strict=True):
+                into[rows] = np.ldexp(part, search.exponent - self.search.exponent)
+        return found
+
+    def _holds(self, low: Floats, high: Floats, predicted: Ints, sharp: Any) -> Any:
+        """Whether each row's class is proven on its box."""
+        found = np.zeros(len(low), np.bool_)
+        for search, rows in self._searches(sharp):
+            found[rows] = _holds(search, low[rows], high[rows], predicted[rows], self.threads)
+        return found
+
+    def _searches(self, sharp: Any) -> list[tuple[Search, Ints]]:
+        """Which of the two heads is asked about which rows."""
+        pairs = ((self.nearly, np.flatnonzero(~sharp)), (self.search, np.flatnonzero(sharp)))
+        return [(search, rows) for search, rows in pairs if search is not None and len(rows)]
 
     def _extraction_error(self, reached: Reached, radius: Floats) -> Floats:
         """How far computed features of images within the radius can be from the exact ones, in each entry."""
@@ -215,9 +284,10 @@ class _Trail:
         self.below, self.above = np.full((2, 2, count), math.nan)
         """Logarithms of a radius and of the part lost: for the largest that held, and for the least that did not."""
 
-    def unfinished(self) -> Ints:
-        """The rows for which another radius is worth a trial."""
-        close = (self.failed <= CLOSE * (1 + 1e-6) * self.proven) | (self.least_left < ENOUGH)  # steps may be CLOSE
+    def unfinished(self, tries: int) -> Ints:
+        """The rows for which another radius is worth a trial, after so many."""
+        apart, left = (CLOSE, ENOUGH) if tries < FEW else (ROUGHLY, ENOUGH_THEN)
+        close = (self.failed <= apart * (1 + 1e-6) * self.proven) | (self.least_left < left)  # steps may be CLOSE
         return np.flatnonzero(~close & (self.radius > 0) & (self.radius < math.inf))
 
     def add(self, rows: Ints, got: Floats, left: Floats) -> None:
@@ -243,33 +313,36 @@ class _Trail:
 
 
 def _vanishing(
-    reached: Reached, planes: Planes, open_: Any, error: Floats, rows: Ints, radius: Floats
+    reached: Reached, planes: Planes, least: Floats, open_: Any, error: Floats, rows: Ints, radius: Floats
 ) -> tuple[Floats, Floats]:
     """For some rows, the radius at which the first of the affine minorants that are still open vanishes.
 
-    And (rows, K) what they are at least within the given radius; -inf for those that are not open.
+    And (rows, K) what the margins are at least within the given radius. The rival that comes nearest on the box is
+    tried first; where its minorant vanishes at the image, the others are left out.
     """
-    count = int(open_.sum(axis=1).max())
-    order = np.argsort(~open_, axis=1, kind="stable")[:, :count]
-    needed = np.take_along_axis(open_, order, axis=1)
-    slope = np.take_along_axis(planes.slope[rows], order[..., None], axis=1)
-    constant = np.take_along_axis(planes.constant[rows], order, axis=1)
-    lost = np.abs(slope).sum(axis=2) * error[rows, None] * (1 + 1e-9)
-    constant = np.where(needed, constant, 1.0)
-    constant = constant - lost - 4 * UNIT * np.abs(constant)
-    slope = np.where(needed[..., None], slope, 0.0)
-    bounds = reached.lower_bounds(torch.as_tensor(slope), torch.as_tensor(constant), torch.as_tensor(rows))
-    start, rate = bounds.start.numpy(), bounds.rate.numpy()
-    with np.errstate(all="ignore"):
-        vanishes = np.where(start > 0, start / rate * DOWN, 0.0)
-    vanishes = np.where(needed, np.nan_to_num(vanishes, nan=0.0), math.inf).min(axis=1)
-    found = np.minimum(vanishes, radius[rows])
-    holds = (bounds.within(torch.as_tensor(found)).numpy() > 0) | ~needed
-    least = np.full(open_.shape, -math.inf)
-    np.put_along_axis(
-        least, order, np.where(needed, bounds.within(torch.as_tensor(radius[rows])).numpy(), -math.inf), axis=1
-    )
-    return np.where(holds.all(axis=1), found, 0.0), least
+    found, bounds = radius[rows].copy(), least.copy()
+    nearest = np.zeros_like(open_)
+    nearest[np.arange(len(rows)), np.where(open_, least, math.inf).argmin(axis=1)] = True
+    for asked in (open_ & nearest, open_ & ~nearest):
+        row, rival = np.nonzero(asked & (found > 0)[:, None])
+        bounds[asked & (found == 0)[:, None]] = math.inf
+        if not len(row):
+            continue
+        slope, constant = planes.slope[rows[row], rival], planes.constant[rows[row], rival]
+        constant = constant - np.abs(slope).sum(axis=1) * error[rows[row]] * (1 + 1e-9)
+        constant = constant - 8 * UNIT * np.abs(constant)
+        pulled = reached.lower_bounds(
+            torch.as_tensor(slope[:, None]), torch.as_tensor(constant[:, None]), torch.as_tensor(rows[row])
+        )
+        start, rate = pulled.start.numpy()[:, 0], pulled.rate.numpy()[:, 0]
+        with np.errstate(all="ignore"):
+            vanishes = np.nan_to_num(np.where(start > 0, start / rate * DOWN, 0.0), nan=0.0)
+        np.minimum.at(found, row, vanishes)
+        failed = ~(pulled.within(torch.as_tensor(found[row])).numpy()[:, 0] > 0)
+        found[row[failed]] = 0.0
+        within = pulled.within(torch.as_tensor(radius[rows[row]])).numpy()[:, 0]
+        bounds[row, rival] = np.fmax(bounds[row, rival], within)
+    return found, bounds
 
 
 def _planes(search: Search, low: Floats, high: Floats, predicted: Ints, threads: int | None) -> Planes:

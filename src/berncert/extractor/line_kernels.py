@@ -71,58 +71,115 @@ def through_secants(
     for n in range(rows.shape[0]):
         middle, half = secants.middle[n], secants.half[n]
         at, c = secants.at_centre[n], secants.centre[n]
-        live = np.flatnonzero((a[n] != 0.0) | (b[n] != 0.0) | (low[n] != 0.0) | (high[n] != 0.0))
-        below, above = at - (a[n] * c + low[n]), at - (b[n] * c + high[n])
-        lost, square, chosen = np.empty(len(live)), np.empty(len(live)), np.empty(len(live), np.bool_)
+        below, above, down, up = a[n], b[n], low[n], high[n]
+        live = np.flatnonzero((below != 0.0) | (above != 0.0) | (down != 0.0) | (up != 0.0))
+        open_ = live[half[live] > 0.0]  # the others lose nothing by their lines
+        least, most = (at - (below * c + down))[open_], (at - (above * c + up))[open_]
+        wide = half[open_]
+        lost, square, chosen = np.empty(len(open_)), np.empty(len(open_)), np.empty(len(open_), np.bool_)
         for r in range(rows.shape[1]):
             row, into = rows[n, r], out[n, r]
-            for t, k in enumerate(live):
+            for k in range(len(row)):
                 w = row[k]
-                lost[t] = w * (below[k] if w > 0 else above[k])
-                square[t] = (w * half[k]) ** 2
-                chosen[t] = lost[t] > 0.0
-            for _ in range(3):
-                length = max(math.sqrt(_sum(square, chosen)), 1e-280)
-                for t in range(len(live)):
-                    chosen[t] = 2.0 * lost[t] * length > ball[n] * square[t]
-            length = _length(row, half, live, chosen)
-            worth = length * ball[n] < _sum(lost, chosen)
-            into[:] = 0.0
+                into[k] = w * (below[k] if w > 0 else above[k])
             total = size = 0.0
-            for t, k in enumerate(live):
-                w = row[k]
-                if worth and chosen[t]:
-                    into[k] = w * middle[k]
-                    total += w * (at[k] - middle[k] * c[k])
-                else:
-                    into[k] = w * (a[n, k] if w > 0 else b[n, k])
-                    total += w * (low[n, k] if w > 0 else high[n, k])
+            for j in live:
+                w = row[j]
+                total += w * (down[j] if w > 0 else up[j])
                 size += abs(w)
-            constant[n, r] = total - (length * ball[n] if worth else 0.0) - slack[n] * size
+            squares = largest = gain = 0.0
+            for t, j in enumerate(open_):
+                w = row[j]
+                lost[t] = w * (least[t] if w > 0 else most[t])
+                part = abs(w * wide[t])
+                square[t] = part * part
+                largest = max(largest, part)
+                squares += square[t] if lost[t] > 0.0 else 0.0
+            if not 1e-140 < largest < 1e140:  # squares may vanish or overflow
+                constant[n, r] = total - slack[n] * size
+                continue
+            for _ in range(3):
+                factor = 2.0 * max(math.sqrt(squares), 1e-280)
+                squares = gain = 0.0
+                for t in range(len(open_)):
+                    chosen[t] = lost[t] * factor > ball[n] * square[t]
+                    squares += square[t] if chosen[t] else 0.0
+                    gain += lost[t] if chosen[t] else 0.0
+            length = math.sqrt(squares) * (1.0 + 4.0 * (len(open_) + 80.0) * 2.0**-53) + 1e-145
+            if length * ball[n] < gain:
+                for t, j in enumerate(open_):
+                    if chosen[t]:
+                        w = row[j]
+                        into[j] = w * middle[j]
+                        total += w * (at[j] - middle[j] * c[j]) - w * (down[j] if w > 0 else up[j])
+                total -= length * ball[n]
+            constant[n, r] = total - slack[n] * size
 
 
 @exact
-def _sum(numbers: Any, chosen: Any) -> float:
-    total = 0.0
-    for t in range(len(numbers)):
-        if chosen[t]:
-            total += numbers[t]
-    return total
+def kinked_lines(low: Any, high: Any, left: Any, level: float, a: Any, at: Any, b: Any, up: Any) -> None:
+    """Lines a x + at below, and b x + up above, of x where x > 0, else left * x, on intervals (N, K).
+
+    On the convex side the line through 0 with the slope that loses less, `level` for as good as equal; on the other the
+    chord.
+    """
+    for n in range(low.shape[0]):
+        for k in range(low.shape[1]):
+            from_, to, s = low[n, k], high[n, k], left[k]
+            at[n, k] = up[n, k] = 0.0
+            if not (from_ < 0.0 and to > 0.0):
+                a[n, k] = b[n, k] = 1.0 if from_ >= 0.0 else s
+                continue
+            chord = (to - s * from_) / (to - from_)
+            one, two = s * from_ - chord * from_, to - chord * to
+            error = 16.0 * 2.0**-53 * (abs(s) + abs(chord) + 1.0) * max(to, -from_)
+            tangent = 1.0 if to > -from_ * level else s
+            if s <= 1.0:
+                a[n, k], b[n, k], up[n, k] = tangent, chord, max(one, two) + error
+            else:
+                a[n, k], b[n, k], at[n, k] = chord, tangent, min(one, two) - error
 
 
 @exact
-def _length(row: Any, half: Any, live: Any, chosen: Any) -> float:
-    """The norm_2 of the chosen entries of row times half, rounded up."""
-    largest = total = 0.0
-    for t, k in enumerate(live):
-        if chosen[t]:
-            largest = max(largest, abs(row[k] * half[k]))
-    if largest == 0.0:
-        return 1e-280
-    for t, k in enumerate(live):
-        if chosen[t]:
-            total += (row[k] * half[k] / largest) ** 2
-    return math.sqrt(total) * largest * (1.0 + 4.0 * (len(live) + 80.0) * 2.0**-53) + 1e-280
+def kinked_secants(low: Any, high: Any, centre: Any, left: Any, least: Any, most: Any) -> None:
+    """Between which slopes the secants of that function lie, from the centre to points of the interval (N, K).
+
+    To the centre's own side of 0 it is that side's slope; beyond 0, a mean of both slopes by the parts of the way.
+    """
+    for n in range(low.shape[0]):
+        for k in range(low.shape[1]):
+            c, s = centre[n, k], left[k]
+            right = c >= 0.0
+            near, far = (1.0, s) if right else (s, 1.0)
+            beyond = -low[n, k] if right else high[n, k]
+            if beyond <= 0.0:
+                least[n, k] = most[n, k] = near
+                continue
+            share = min(1.0, beyond / max(beyond + abs(c), 1e-280) * (1.0 + 8.0 * 2.0**-53))
+            other = near + share * (far - near)
+            error = 16.0 * 2.0**-53 * (1.0 + abs(s))
+            least[n, k] = min(near, other) - error
+            most[n, k] = max(near, other) + error
+
+
+@exact
+def round_lines(a: Any, at: Any, b: Any, up: Any, magnitude: Any, relative: float, low: Any, high: Any) -> None:
+    """low and high: at and up with what is lost, `relative` times the largest number on the way of an image's lines.
+
+    What is not a number makes every line of its image none. Lines that are 0 lose nothing.
+    """
+    for n in range(len(a)):
+        largest, fine = 0.0, True
+        for k in range(a.shape[1]):
+            below = abs(a[n, k]) * magnitude[n, k] + abs(at[n, k])
+            above = abs(b[n, k]) * magnitude[n, k] + abs(up[n, k])
+            fine = fine and below == below and above == above
+            largest = max(largest, max(below, above))
+        lost = relative * largest if fine else math.nan
+        for k in range(a.shape[1]):
+            none = a[n, k] == 0.0 and b[n, k] == 0.0 and at[n, k] == 0.0 and up[n, k] == 0.0
+            low[n, k] = 0.0 if none else at[n, k] - lost
+            high[n, k] = 0.0 if none else up[n, k] + lost
 
 
 @exact
@@ -182,20 +239,22 @@ def _hull_slope(x: Any, y: Any, side: float, middle: float, corners: Any) -> Any
 @exact
 def pull_patches(
     jobs: Any, members: Any, target: Rows, slack: Any, rows: Rows, bends: Bends, offsets: Any, value_of: Any,
-    dual: float, x: Any, radius: Any, lower: Any, upper: Any,
+    dual: float, x: Any, starts: Any, rates: Any,
 ) -> None:  # fmt: skip
     """Write bounds of the target's entries: for each job (image, from, to), of those members.
 
+    Entry j of image n is at least starts[n, 0, j] - rates[n, 0, j] r for images within r, its negative the same with 1.
+
     offsets: where the entries of each value begin, those of the image first; value_of: the value of each entry.
-    A column is a signed entry: the function of the image that stays below it. The bounds are rounded down and up.
+    A column is a signed entry: the function of the image that stays below it. The bounds are rounded down.
     """
     slot = np.full(len(value_of), -1, np.int64)
     touched = np.empty(len(value_of), np.int64)
     place = np.empty(len(value_of), np.int64)
     counts = np.zeros(len(offsets), np.int64)
     sums = np.empty((len(value_of), 2 * COLUMNS))
-    ends = np.empty((5, 2 * COLUMNS))
-    constant, start, rate, rounding, least = ends[0], ends[1], ends[2], ends[3], ends[4]
+    ends = np.empty((4, 2 * COLUMNS))
+    constant, start, rate, rounding = ends[0], ends[1], ends[2], ends[3]
     for job in range(len(jobs)):
         n, begin, end = jobs[job]
         width = 2 * (end - begin)
@@ -283,10 +342,9 @@ def pull_patches(
         relative = 4.0 * (counts[0] + 80.0) * 2.0**-53
         for c in range(width):
             length = math.sqrt(rate[c]) if dual == 2.0 else rate[c]
-            change = radius[n] * (length * (1 + relative) + 1e-150)
-            size = abs(constant[c]) + rounding[c] + change
-            least[c] = constant[c] + start[c] - change - relative * size - 1e-280
+            rate[c] = (length * (1 + relative) + 1e-150) * (1 + relative)
+            start[c] += constant[c] - relative * (abs(constant[c]) + rounding[c]) - 1e-280
         for m in range(begin, end):
-            c = 2 * (m - begin)
-            lower[n, members[m]] = least[c]
-            upper[n, members[m]] = -least[c + 1]
+            for c in range(2):
+                starts[n, c, members[m]] = start[2 * (m - begin) + c]
+                rates[n, c, members[m]] = rate[2 * (m - begin) + c]

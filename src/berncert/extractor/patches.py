@@ -17,7 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from berncert.extractor.bounds.local import Interval, LocalValue, flat, gamma, rounded_lines
+from berncert.extractor.bounds.local import AffineBounds, LocalValue, flat, gamma, rounded_lines
 from berncert.extractor.frozen import FrozenNetwork
 from berncert.extractor.line_kernels import COLUMNS, Bends, Rows, pull_patches
 from berncert.extractor.operations.base import Affine
@@ -77,19 +77,22 @@ class Patches:
     def __contains__(self, number: int) -> bool:
         return number in self.groups
 
-    def bounds(self, number: int, values: Sequence[LocalValue], wanted: Tensor, radius: Tensor) -> Interval:
-        """The interval of the value with this number, the last of these; of the wanted entries, from affine bounds."""
+    def bounds(self, number: int, values: Sequence[LocalValue], wanted: Tensor, known: AffineBounds) -> AffineBounds:
+        """Of the entries of the value with this number, and of their negatives: (N, 2, entries).
+
+        For the wanted entries they are found; for the others they are what is known.
+        """
         value, image = values[number], flat(values[0].centre, 1)
-        lower, upper = (flat(side, 1).clone() for side in value.interval)
+        starts, rates = (part.clone() for part in known)
         count = self._before(number)
         value_of = np.repeat(np.arange(count), np.diff(self.offsets[: count + 1]))
         pull_patches(
             *self._jobs(number, flat(wanted, 1).numpy()),
             self.rows[number].kernel_rows(), self._rounding(number, values).numpy(), self._kernel_rows,
             self._bends(values, count), self.offsets[:count], value_of, dual_norm(value.norm),
-            image.numpy(), radius.numpy(), lower.numpy(), upper.numpy(),
+            image.numpy(), starts.numpy(), rates.numpy(),
         )  # fmt: skip
-        return Interval(lower.view_as(value.centre), upper.view_as(value.centre))
+        return AffineBounds(starts, rates)
 
     def _before(self, number: int) -> int:
         """How many of the sources come before this value, which may be one itself."""

@@ -8,12 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from berncert.extractor.arithmetic import on_cpu, plain_arithmetic
-from berncert.extractor.bounds.local import TINY, Interval, LocalValue, flat, gamma, length_bound, total
+from berncert.extractor.bounds.local import (
+    TINY,
+    AffineBounds,
+    Interval,
+    LocalValue,
+    flat,
+    gamma,
+    length_bound,
+    total,
+)
 from berncert.extractor.bounds.norm_gains import NormGains, conversion, norms_with
 from berncert.extractor.bounds.spectral_norm import UNIT
 from berncert.extractor.bounds.value_bound import ValueBound
@@ -26,20 +36,10 @@ from berncert.foundation.arguments import dual_norm
 
 MOST_NUMBERS = 2**23
 """In the rows that are pulled back together, for each value on the way."""
+LITTLE_MORE = 1.6
+"""Bounds along patches that were found within a radius are used within one smaller by at most this factor."""
 MOST_ENTRIES = 1024
 """Values with more entries are bounded by intervals and norms only: a row for each entry would take too long."""
-
-
-class AffineBounds:
-    """Functions of the image: each is at least start - rate r for all images within r of x0, inside the ball."""
-
-    def __init__(self, start: Tensor, rate: Tensor) -> None:
-        self.start, self.rate = start, rate
-
-    def within(self, radius: Tensor) -> Tensor:
-        """(N, R): the bound at these radii, (N,), rounded down."""
-        change = radius[:, None] * self.rate
-        return self.start - change - 4 * UNIT * (self.start.abs() + change)
 
 
 class LocalReach:
@@ -51,11 +51,14 @@ class LocalReach:
         self.tightened = _tightened(network)
         self.patches = Patches(network, self.tightened)
 
-    def around(self, images: Tensor, radius: Tensor) -> Reached:
-        """All values for images (N, ...) within a radius (N,) each."""
+    def around(self, images: Tensor, radius: Tensor, larger: Known | None = None) -> Reached:
+        """All values for images (N, ...) within a radius (N,) each.
+
+        larger: what is known of the same images; it is not found again where that radius is little more than this one.
+        """
         images, radius = images.double().cpu(), radius.double().cpu()
         with torch.inference_mode(False), torch.no_grad(), on_cpu(), plain_arithmetic():
-            return Reached(self, images, radius)
+            return Reached(self, images, radius, larger)
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,25 @@ class _Image:
     radius: Tensor
 
 
+class Known(NamedTuple):
+    """What was found within a radius of some images."""
+
+    radius: Tensor
+    along_patches: dict[int, AffineBounds]
+    """Of the entries of some values, and of their negatives: (N, 2, entries)."""
+
+    def rows(self, chosen: Tensor) -> Known:
+        """Of some of the images."""
+        parts = {i: AffineBounds(*(part[chosen] for part in bounds)) for i, bounds in self.along_patches.items()}
+        return Known(self.radius[chosen], parts)
+
+
 class Reached:
     """The values of a network for all images of a ball around each of some images."""
 
-    def __init__(self, reach: LocalReach, images: Tensor, radius: Tensor) -> None:
+    def __init__(self, reach: LocalReach, images: Tensor, radius: Tensor, larger: Known | None = None) -> None:
         self.reach, self.ball = reach, _Image(images, radius)
+        self.larger, self.along_patches = larger, dict[int, AffineBounds]()
         self.sizes = length_bound(images[:, None], 2.0)[:, 0]
         self.values = [self._start()]
         for number, step in enumerate(reach.network.steps, start=1):
@@ -134,8 +151,23 @@ class Reached:
         open_ = torch.ones_like(value.centre, dtype=torch.bool)
         if kinks is not None:
             open_ = torch.stack([(value.interval.lower < k) & (value.interval.upper > k) for k in kinks]).any(dim=0)
-        found = self.reach.patches.bounds(number, [*self.values, value], open_, self.ball.radius)
-        return value.interval.within(found)
+        start = torch.stack([flat(value.interval.lower, 1), -flat(value.interval.upper, 1)], dim=1)
+        bounds = AffineBounds(start, torch.zeros_like(start))
+        if self.larger is not None and number in self.larger.along_patches:
+            much = self.larger.radius
+            again = (self.ball.radius <= much) & (much <= LITTLE_MORE * self.ball.radius)
+            pairs = zip(self.larger.along_patches[number], bounds, strict=True)
+            bounds = AffineBounds(*(torch.where(again[:, None, None], old, new) for old, new in pairs))
+            open_ = open_ & ~again.view(-1, *(1,) * (open_.ndim - 1))
+        bounds = self.reach.patches.bounds(number, [*self.values, value], open_, bounds)
+        self.along_patches[number] = bounds
+        lower, upper = (side.view_as(value.centre) for side in bounds.within(self.ball.radius).unbind(1))
+        return value.interval.within(Interval(lower, -upper))
+
+    @property
+    def known(self) -> Known:
+        """What can be used again within smaller radii."""
+        return Known(self.ball.radius, self.along_patches)
 
     def _along_all(self, number: int, value: LocalValue) -> Interval:
         """The same for a value with few entries, each of which may depend on everything."""

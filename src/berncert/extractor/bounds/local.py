@@ -93,6 +93,18 @@ class Pulled(NamedTuple):
     """(N, R), less what was rounded on the way."""
 
 
+class AffineBounds(NamedTuple):
+    """Functions of the image: each is at least start - rate r for all images within r of x0, inside the ball."""
+
+    start: Tensor
+    rate: Tensor
+
+    def within(self, radius: Tensor) -> Tensor:
+        """(N, ...): the bounds at these radii, (N,), rounded down."""
+        change = radius.view(-1, *(1,) * (self.rate.ndim - 1)) * self.rate
+        return self.start - change - 4 * UNIT * (self.start.abs() + change)
+
+
 class Lines(NamedTuple):
     """For each entry, a line that stays below the function on its interval and one that stays above."""
 
@@ -151,10 +163,14 @@ def through_lines(rows: Tensor, lines: Lines, value: LocalValue) -> Pulled:
 
 def rounded_lines(lines: Lines, value: LocalValue) -> list[Tensor]:
     """The lines (N, entries), with what is lost where they are applied; where all is 0 there is nothing to lose."""
-    slack = 4 * gamma(math.prod(value.shape)) * lines.largest(value.interval.magnitude)
-    a, low, b, high = (flat(part, 1) for part in lines)
-    lost = torch.where((a == 0) & (b == 0) & (low == 0) & (high == 0), 0.0, slack[:, None])
-    return [a.contiguous(), low - lost, b.contiguous(), high + lost]
+    parts = [flat(part, 1).contiguous() for part in lines]
+    a, _, b, _ = parts
+    low, high = torch.empty_like(a), torch.empty_like(a)
+    relative = 4 * gamma(math.prod(value.shape))
+    from_, at, to, up = (part.numpy() for part in parts)
+    magnitude = _numbers(value.interval.magnitude, 1)
+    line_kernels.round_lines(from_, at, to, up, magnitude, relative, low.numpy(), high.numpy())
+    return [a, low, b, high]
 
 
 def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Tensor, value: LocalValue) -> Pulled:
@@ -167,9 +183,9 @@ def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Te
     """
     middle = (secants.lower + secants.upper) / 2
     half = torch.maximum(secants.upper - middle, middle - secants.lower) * (1 + 4 * UNIT)
+    magnitude = value.interval.magnitude
     largest = torch.maximum(
-        lines.largest(value.interval.magnitude),
-        flat(at_centre.abs() + 2 * middle.abs() * value.interval.magnitude, 1).amax(dim=1),
+        lines.largest(magnitude), flat(at_centre.abs() + 2 * middle.abs() * magnitude, 1).amax(dim=1)
     )
     out, constant = torch.empty(rows.shape, dtype=torch.float64), rows.new_empty(rows.shape[:2])
     relative = gamma(math.prod(value.shape))
@@ -177,7 +193,7 @@ def through_secants(rows: Tensor, lines: Lines, secants: Interval, at_centre: Te
     line_kernels.through_secants(
         _numbers(rows, 2), a, low, b, high,
         line_kernels.Secants(*(_numbers(part, 1) for part in (middle, half, value.centre, at_centre))),
-        (value.euclidean * (1 + relative)).numpy(), (4 * relative * largest).numpy(), _numbers(out, 2),
+        (value.euclidean * (1 + relative)).numpy(), (8 * relative * largest).numpy(), _numbers(out, 2),
         constant.numpy(),
     )  # fmt: skip
     return Pulled((out,), constant)
@@ -194,22 +210,12 @@ def kinked_lines(interval: Interval, below: Tensor | float) -> Lines:
     On the convex side the line through 0 with the slope that loses less; on the other the chord.
     """
     low, high = interval
-    left = torch.as_tensor(below, dtype=low.dtype).expand_as(low[0]).expand_as(low)
-    one, zero = torch.ones_like(low), torch.zeros_like(low)
-    crosses = (low < 0) & (high > 0)
-    chord = (high - left * low) / torch.where(crosses, high - low, one)
-    at = torch.maximum(left * low - chord * low, high - chord * high)
-    other = torch.minimum(left * low - chord * low, high - chord * high)
-    error = 16 * UNIT * (left.abs() + chord.abs() + 1) * interval.magnitude
-    tangent = torch.where(high > -low * (1 + LEVEL), one, left)
-    exact = torch.where(low >= 0, one, left)
-    convex = left <= 1
-    return Lines(
-        lower_slope=torch.where(crosses, torch.where(convex, tangent, chord), exact),
-        lower_at_zero=torch.where(crosses & ~convex, other - error, zero),
-        upper_slope=torch.where(crosses, torch.where(convex, chord, tangent), exact),
-        upper_at_zero=torch.where(crosses & convex, at + error, zero),
+    left = torch.as_tensor(below, dtype=torch.float64).expand_as(low[0]).contiguous()
+    lines = Lines(*(torch.empty(low.shape, dtype=torch.float64) for _ in range(4)))
+    line_kernels.kinked_lines(
+        _numbers(low, 1), _numbers(high, 1), _numbers(left, 0), 1 + LEVEL, *(_numbers(part, 1) for part in lines)
     )
+    return lines
 
 
 def kinked_secants(value: LocalValue, below: Tensor | float) -> Interval:
@@ -217,16 +223,12 @@ def kinked_secants(value: LocalValue, below: Tensor | float) -> Interval:
 
     To the centre's own side of 0 it is that side's slope; beyond 0, a mean of both slopes by the parts of the way.
     """
-    (low, high), c = value.interval, value.centre
-    left = torch.as_tensor(below, dtype=c.dtype).expand_as(c[0]).expand_as(c)
-    one = torch.ones_like(c)
-    right = c >= 0
-    beyond = torch.where(right, -low, high).clamp(min=0)
-    share = (beyond / (beyond + c.abs()).clamp_min(TINY) * (1 + 8 * UNIT)).clamp(max=1)
-    near, far = torch.where(right, one, left), torch.where(right, left, one)
-    other = near + share * (far - near)
-    error = torch.where(share > 0, 16 * UNIT * (1 + left.abs()), 0.0)
-    return Interval(torch.minimum(near, other) - error, torch.maximum(near, other) + error)
+    c = value.centre
+    left = torch.as_tensor(below, dtype=torch.float64).expand_as(c[0]).contiguous()
+    found = Interval(torch.empty(c.shape, dtype=torch.float64), torch.empty(c.shape, dtype=torch.float64))
+    low, high, least, most = (_numbers(part, 1) for part in (*value.interval, *found))
+    line_kernels.kinked_secants(low, high, _numbers(c, 1), _numbers(left, 0), least, most)
+    return found
 
 
 def curve_lines(function: Callable[[Tensor], Tensor], interval: Interval, shape: CurveShape, error: Tensor) -> Lines:
