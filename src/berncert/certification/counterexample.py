@@ -21,6 +21,10 @@ from berncert.polynomial import PolynomialHead
 STEPS = 24
 HALVINGS = 20
 OVERSHOOT = 1.05
+NEARER = 0.85
+"""Once an image is found, only those nearer than this share of its distance are looked at."""
+SHARE = 0.25
+"""Of that distance, at most, is a step then: where the slope is nearly 0, a step to the boundary leads anywhere."""
 CLEARLY = 1e-9
 """Another class leads by more than this share of the greatest logit: no order of summation takes that back."""
 
@@ -59,9 +63,11 @@ class CounterexampleSearch:
                 moved = moved.detach().requires_grad_()
                 margin = self._margin(moved, classes)[0]
                 (slope,) = torch.autograd.grad(margin.sum(), moved)
+                most = (NEARER * far).clamp(max=radius)
                 step = OVERSHOOT * margin.detach().clamp_min(1e-6) / self._steepness(slope)
+                step = torch.minimum(step, SHARE * most)
                 moved = moved.detach() - self._along(step) * self._steepest(slope)
-                moved = self._within(x, moved, radius)
+                moved = self._within(x, moved, most)
                 self._keep(x, moved, classes, best, far, radius)
         low, high = torch.zeros_like(far), torch.ones_like(far)
         for _ in range(HALVINGS):  # along the way from the image to what was found
@@ -90,15 +96,13 @@ class CounterexampleSearch:
         own = logits.gather(1, classes[:, None]).squeeze(1)
         return own - logits.scatter(1, classes[:, None], -math.inf).amax(dim=1), logits.detach().abs().amax(dim=1)
 
-    def _within(self, x: Tensor, moved: Tensor, radius: float) -> Tensor:
-        """Drawn back towards the image where it is too far."""
-        if radius == math.inf:
-            return moved
-        offset = moved - x
+    def _within(self, x: Tensor, moved: Tensor, radius: Tensor) -> Tensor:
+        """Drawn back towards the image where it is farther than its radius."""
+        offset, most = moved - x, self._along(radius * (1 - 1e-9))
         if self.norm == math.inf:
-            return x + offset.clamp(-radius * (1 - 1e-9), radius * (1 - 1e-9))
-        share = radius * (1 - 1e-9) / self._length(offset).clamp_min(1e-300)
-        return x + offset * self._along(share.clamp(max=1))
+            return x + torch.minimum(torch.maximum(offset, -most), most)
+        share = most / self._along(self._length(offset).clamp_min(1e-300))
+        return x + offset * share.clamp(max=1)
 
     def _steepest(self, slope: Tensor) -> Tensor:
         """The direction of norm 1 along which the slope rises most."""
