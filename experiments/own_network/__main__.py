@@ -235,9 +235,10 @@ def _details(name: str, norm: str, r: dict[str, Any]) -> list[str]:
     if "cost" in r:
         ms = r["cost"]
         of_model, of_extractor = (ms["local"] / ms[part] for part in ("model", "extractor"))
+        once = f" Before the first image of a model, {ms['once']:.0f} ms." if "once" in ms else ""
         lines += ["", f"An image with its local proofs costs {ms['local']:.1f} ms of one core: {of_model:.0f} forward "
                   f"passes of the model, or {of_extractor:.0f} of its extractor alone, {AT_ONCE} images at once, all "
-                  f"in float64. Before the first image of a model, {ms['once']:.0f} ms."]  # fmt: skip
+                  f"in float64.{once}"]  # fmt: skip
     return [*lines, "", "```text", r["diagnosis"], "```"]
 
 
