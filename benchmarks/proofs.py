@@ -27,7 +27,7 @@ from berncert_check.proof_file import UnusableError, read_blocks
 HERE = Path(__file__).parent
 SIZES = ((2, 3), (3, 3), (4, 3), (5, 1), (5, 2), (5, 3), (5, 4), (6, 2))
 HIGH = ((1, 280), (1, 1000), (2, 60), (3, 25), (3, 40))
-ROWS, FEW, CLASSES, ROUNDS = 32, 2, 10, 5
+ROWS, FEW, CLASSES, ROUNDS = 128, 2, 10, 11
 DTYPES = {"tags": np.uint8, "hints": np.float32}
 WAYS = (
     "tag", "tag dropped", "hint", "hint dropped", "coefficient, last bit", "coefficient", "class", "radius", "box",
@@ -234,7 +234,7 @@ ABOUT: list[tuple[str, str, str, list[Column]]] = [
 INTRODUCTION = """\
 Proofs of random heads that bend (a tanh network with ten classes, smoothed) and of shipped models from pixels on; the
 checker is pure Python, one core. Times are those of the processor; without and with proofs they are taken in turn. The
-sizes of the shipped models include the network. Small scale: 32 rows for each head."""
+sizes of the shipped models include the network. Small scale: 128 rows for each head."""
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ FORMAT, VERSION = "berncert-proof", 1
 LARGEST_BLOCK = 2**27
 """Bytes; a checker reads no larger ones."""
 HEADER, DIGEST = 12, 32
+LITTLE = {"d": np.dtype("<f8"), "f": np.dtype("<f4"), "B": np.dtype("u1")}
+"""The types of arrays, with their bytes in the order that files have."""
 
 
 class Block(NamedTuple):
@@ -28,10 +30,10 @@ class Block(NamedTuple):
 
 def block(kind: str, fields: dict[str, Any], **arrays: np.ndarray) -> Block:
     """A block with these fields and arrays."""
-    listed = [[name, values.dtype.str[1:], values.size] for name, values in arrays.items()]
+    plain = {name: values.astype(LITTLE[values.dtype.char], copy=False) for name, values in arrays.items()}
+    listed = [[name, values.dtype.str[1:], values.size] for name, values in plain.items()]
     text = json.dumps(fields | {"arrays": listed}).encode()
-    data = b"".join(np.ascontiguousarray(v, dtype=v.dtype.newbyteorder("<")).tobytes() for v in arrays.values())
-    content = struct.pack("<I", len(text)) + text + data
+    content = b"".join([struct.pack("<I", len(text)), text, *(values.tobytes() for values in plain.values())])
     if len(content) > LARGEST_BLOCK:
         raise ValueError(
             f"expected blocks of up to {LARGEST_BLOCK:,} bytes in a proof file, got a {kind} of {len(content):,}; "

@@ -121,15 +121,17 @@ class Recorder:
         for i, (more, proof) in enumerate(proofs):
             if proof or not radii[i] > 0:
                 radii[i] = max(radii[i] * LOWERED, 0.0)
-            number = i if numbers is None else int(numbers[i])
-            fields: dict[str, Any] = {"index": number, "predicted": int(found.predicted[i])}
-            arrays = {"x0": asked.features[i], "weight": asked.weight[i]}
-            arrays["limits"] = np.concatenate([asked.lower[i], asked.upper[i]])
+        indices = range(len(found)) if numbers is None else map(int, numbers)
+        limits, texts = np.concatenate([asked.lower, asked.upper], axis=1), map(float.hex, radii.tolist())
+        each = zip(indices, found.predicted.tolist(), texts, proofs, strict=True)
+        for i, (number, predicted, text, (more, proof)) in enumerate(each):
+            fields = {"index": number, "predicted": predicted, **more, "radius": text}
+            arrays = {"x0": asked.features[i], "weight": asked.weight[i], "limits": limits[i]}
             if inputs is not None:
                 lowered[i], own = inputs.row(i, radii[i] if proof else math.inf)
                 fields["input_radius"] = float(lowered[i]).hex()
                 arrays |= own
-            blocks.append(block("ROW", fields | more | {"radius": float(radii[i]).hex()}, **arrays, **proof))
+            blocks.append(block("ROW", fields, **arrays, **proof))
         return replace(found, radius=radii), lowered, blocks
 
     def _proofs(
@@ -144,16 +146,16 @@ class Recorder:
         claims = Claims._make((*own, float(self.norm), self.floor))
         workers = usable_cores() if threads is None else checked_count("threads", threads)
         trees = dict(zip(rows.tolist(), self.trees.find(claims, workers, progress), strict=True))
+        fine = np.isfinite(found.upper) & (found.witness * FINEST_WITNESS % 1 == 0).all(axis=1)
+        known, boxes = fine.tolist(), np.concatenate([low, high], axis=1)
         proofs: list[tuple[dict[str, Any], dict[str, Floats]]] = []
-        for i in range(len(found)):
+        for i, (upper, rival) in enumerate(zip(found.upper.tolist(), found.rival.tolist(), strict=True)):
             if (tree := trees.get(i)) is None:
                 none = "no tree of boxes was found" if radius[i] > 0 else "a radius of 0 claims nothing"
                 proofs.append(({"why": none}, {}))
                 continue
-            arrays = {"box": np.concatenate([low[i], high[i]]), "tags": tree[0], "hints": tree[1]}
-            upper = float(found.upper[i])
-            known = upper < math.inf and not (found.witness[i] * FINEST_WITNESS % 1).any()
-            ends = {"upper": upper.hex(), "rival": int(found.rival[i])} if known else {}
+            arrays = {"box": boxes[i], "tags": tree[0], "hints": tree[1]}
+            ends = {"upper": upper.hex(), "rival": rival} if known[i] else {}
             proofs.append((ends, arrays | ({"witness": found.witness[i]} if ends else {})))
         return proofs
 

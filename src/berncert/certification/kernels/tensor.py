@@ -117,25 +117,32 @@ def split(b: Floats, sizes: Ints, axis: int, low: Floats, high: Floats) -> None:
     rest = 1
     for j in range(axis + 1, sizes.size):
         rest *= sizes[j]
+    if rest < 8:
+        split_lines(b, size, rest, low, high)
+        return
     for start in range(0, b.size, size * rest):
-        if rest < 8:
-            for i in range(start, start + rest):
-                split_line(b, i, size, rest, low, high)
-        else:
-            split_block(b[start:], size, rest, low[start:], high[start:])
+        split_block(b[start:], size, rest, low[start:], high[start:])
 
 
-@inlined
-def split_line(b: Floats, at: int, size: int, rest: int, low: Floats, high: Floats) -> None:
-    """De Casteljau at the middle of one line of coefficients, `rest` apart."""
-    for k in range(size):
-        high[at + k * rest] = b[at + k * rest]
-    low[at] = b[at]
+@part
+def split_lines(b: Floats, size: int, rest: int, low: Floats, high: Floats) -> None:
+    """De Casteljau at the middle of all lines, of which few lie side by side: a step for each, then the next step.
+
+    No step waits for the one before it, as it would along one line.
+    """
+    block, n = size * rest, b.size
+    copy(b, n, high)
+    for i in range(rest):
+        for at in range(i, n, block):
+            low[at] = high[at]
     for r in range(1, size):
         for k in range(size - r):
-            i = at + k * rest
-            high[i] = 0.5 * (high[i] + high[i + rest])
-        low[at + r * rest] = high[at]
+            for i in range(k * rest, k * rest + rest):
+                for at in range(i, n, block):
+                    high[at] = 0.5 * (high[at] + high[at + rest])
+        for i in range(rest):
+            for at in range(i, n, block):
+                low[at + r * rest] = high[at]
 
 
 @part
