@@ -20,8 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder (certify --proof), or a proof file")
     parser.add_argument("--all", action="store_true", help="print accepted rows, too")
     chosen = parser.parse_args(arguments)
-    counts, conditions = Counter[str](), Counter[str]()
-    row = None
+    counts, conditions, row = Counter[str](), Counter[str](), None
     try:
         for row in check_run(chosen.run) if chosen.run.is_dir() else check_file(chosen.run):
             counts[row.verdict] += 1
@@ -48,8 +47,8 @@ def plain(text: str) -> str:
 
 def shown(radius: Fraction | None) -> str:
     """A radius for people, rounded down."""
-    parts = None if radius is None else map(Decimal, radius.as_integer_ratio())
-    return f"radius {Context(prec=6, rounding=ROUND_FLOOR).divide(*parts)}" if parts else "any distance"
+    context = Context(prec=6, rounding=ROUND_FLOOR)
+    return "any distance" if radius is None else f"radius {context.divide(*map(Decimal, radius.as_integer_ratio()))}"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from math import lcm, prod
+from operator import sub
 
-from berncert_check.proof_file import UnsupportedError
+from berncert_check.proof_file import UnsupportedError, stop
 
 MOST_WORK = 1 << 40
 """Along one axis: sums, times the bits of their numbers and 4096 more, which is what one costs; about half a minute."""
@@ -35,22 +36,6 @@ class Net:
         a, b = e - self.exponent, e - other.exponent
         return Net([(x << a) - (y << b) for x, y in zip(self.numbers, other.numbers, strict=True)], e, self.sizes)
 
-    def _planes(self, axis: int) -> list[list[int]]:
-        """For each index along the axis, all coefficients with that index."""
-        size, inner = self.sizes[axis], prod(self.sizes[axis + 1 :])
-        starts = range(0, len(self.numbers), size * inner)
-        return [[v for s in starts for v in self.numbers[s + k * inner : s + (k + 1) * inner]] for k in range(size)]
-
-    def _with_planes(self, axis: int, planes: list[list[int]], more: int) -> Net:
-        inner = prod(self.sizes[axis + 1 :])
-        starts = range(0, len(planes[0]), inner)
-        numbers = list(chain.from_iterable(plane[s : s + inner] for s in starts for plane in planes))
-        return Net(numbers, self.exponent + more, self.sizes)
-
-    def halves(self, axis: int) -> tuple[Net, Net]:
-        """The polynomial on the lower and on the upper half of an axis."""
-        return self.within(axis, Fraction(0), Fraction(1, 2)), self.within(axis, Fraction(1, 2), Fraction(1))
-
     def within(self, axis: int, low: Fraction, high: Fraction) -> Net:
         """The polynomial on a part [low, high] of its unit interval along an axis, whose ends are dyadic.
 
@@ -58,9 +43,11 @@ class Net:
         x = low + width t that is sum C(n, j) E_j width^j t^j, E_j = sum over i of C(n - j, i) D_(j + i) low^i, found by
         n - j rounds of D_j + low D_(j + 1). The differences E_j width^j are summed up to coefficients again.
         """
-        n, bits, rows = self.sizes[axis] - 1, max(_dyadic(low), _dyadic(high)), self._planes(axis)
-        if len(self.numbers) * n * (4096 + self.exponent + n * bits) > MOST_WORK:
-            raise UnsupportedError("a degree that is too high for boxes as small as these")
+        n, inner, bits = self.sizes[axis] - 1, prod(self.sizes[axis + 1 :]), max(_dyadic(low), _dyadic(high))
+        starts = range(0, len(self.numbers), (n + 1) * inner)
+        rows = [[v for s in starts for v in self.numbers[s + k * inner : s + (k + 1) * inner]] for k in range(n + 1)]
+        work = len(self.numbers) * n * (4096 + self.exponent + n * bits)
+        stop(work > MOST_WORK, UnsupportedError("a degree that is too high for boxes as small as these"))
         start, width = int(low * (1 << bits)), int((high - low) * (1 << bits))
         for r in range(n):
             for k in range(n, r, -1):
@@ -72,7 +59,8 @@ class Net:
         for r in range(n - 1, -1, -1):
             for k in range(r + 1, n + 1):
                 rows[k] = [a + b for a, b in zip(rows[k - 1], rows[k], strict=True)]
-        return self._with_planes(axis, rows, n * bits)
+        numbers = [v for s in range(0, len(rows[0]), inner) for row in rows for v in row[s : s + inner]]
+        return Net(numbers, self.exponent + n * bits, self.sizes)
 
     def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Net:
         """The polynomial on a part of its unit cube; where that is a point, all coefficients are the value there."""
@@ -81,12 +69,13 @@ class Net:
             net = net if b - a == 1 else net.within(axis, a, b)
         return net
 
-    def gap(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> Fraction:
-        """min over k of b_k - Q_k, for Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j, y in [-1, 1]^d.
+    def less(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> tuple[Net, int]:
+        """`common` times the polynomial less Q, for Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j.
 
-        Q is a polynomial of the same degrees, as long as it has no square on an axis of degree 1. The coefficients of
-        y_j are (2k - n) / n, those of y_j^2 are (4k(k - n) + n(n - 1)) / (n(n - 1)), those of a product of different
-        axes are products. So b - Q has the coefficients b_k - Q_k, and the polynomial is at least Q + gap on the box.
+        y is in [-1, 1]^d. Q is a polynomial of the same degrees, as long as it has no square on an axis of degree 1.
+        The coefficients of y_j are (2k - n) / n, those of y_j^2 are (4k(k - n) + n(n - 1)) / (n(n - 1)), those of a
+        product of different axes are products. So the difference has the coefficients b_k - Q_k; times `common`, which
+        is above 0, they are whole numbers / 2^exponent.
         """
         d, n = len(self.sizes), [size - 1 for size in self.sizes]
         steps = [slope[j] / n[j] for j in range(d)]
@@ -103,44 +92,40 @@ class Net:
             for i, old in slopes.items():
                 turn = bent.get((j, i), 0)
                 slopes[i] = [s + turn * y for s in old for y in nodes]
-        unit = 1 << self.exponent
-        return Fraction(min(b * common - q * unit for b, q in zip(self.numbers, values, strict=True)), unit * common)
+        both = zip(self.numbers, values, strict=True)
+        return Net([b * common - (q << self.exponent) for b, q in both], self.exponent, self.sizes), common
 
 
 @dataclass(frozen=True)
-class Plane:
-    """An affine function on a box, middle + slope . y for y in [-1, 1]^d: what a `Net` is, in any number of axes."""
+class Sum:
+    """middle + slope . y for y in [-1, 1]^d, plus terms: polynomials, each in the axes that stand before it.
+
+    A head is one on the unit cube, a margin on a box.
+    """
 
     middle: Fraction
     slope: list[Fraction]
+    terms: list[tuple[Sequence[int], Net]]
 
     def least(self) -> Fraction:
-        """The least value, at a corner."""
-        return self.middle - sum(map(abs, self.slope))
+        """No value on the box is below the least of the affine part, at a corner, and the least of each term."""
+        return self.middle - sum(map(abs, self.slope)) + sum(net.least() for _, net in self.terms)
 
-    def minus(self, other: Plane) -> Plane:
-        """The difference."""
-        return Plane(self.middle - other.middle, [a - b for a, b in zip(self.slope, other.slope, strict=True)])
+    def minus(self, other: Sum) -> Sum:
+        """The difference of two sums whose terms have the same axes."""
+        terms = [(axes, a.minus(b)) for (axes, a), (_, b) in zip(self.terms, other.terms, strict=True)]
+        return Sum(self.middle - other.middle, list(map(sub, self.slope, other.slope)), terms)
 
-    def halves(self, axis: int) -> tuple[Plane, Plane]:
+    def halves(self, axis: int) -> tuple[Sum, Sum]:
         """The same on the lower and on the upper half of an axis."""
-        half = self.slope[axis] / 2
-        slope = [half if j == axis else s for j, s in enumerate(self.slope)]
-        return Plane(self.middle - half, slope), Plane(self.middle + half, slope)
+        cut = [Fraction(j == axis, 2) for j in range(len(self.slope))]
+        return self.on([Fraction(0)] * len(cut), [1 - x for x in cut]), self.on(cut, [Fraction(1)] * len(cut))
 
-    def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Plane:
+    def on(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> Sum:
         """The same on a part of its unit cube: there y = (low + high - 1) + (high - low) y', axis by axis."""
         parts = list(zip(self.slope, low, high, strict=True))
-        return Plane(self.middle + sum(s * (a + b - 1) for s, a, b in parts), [s * (b - a) for s, a, b in parts])
-
-    def gap(self, slope: Sequence[Fraction], curvature: dict[tuple[int, int], Fraction]) -> Fraction:
-        """The least value of the function less slope . y; curvature must be 0."""
-        return self.middle - sum(abs(a - b) for a, b in zip(self.slope, slope, strict=True))
-
-
-def plane_of(weight: Sequence[Fraction], bias: Fraction) -> Plane:
-    """bias + weight . x on the unit cube, where x = (1 + y) / 2."""
-    return Plane(bias + sum(weight, Fraction(0)) / 2, [w / 2 for w in weight])
+        terms = [(axes, net.on([low[j] for j in axes], [high[j] for j in axes])) for axes, net in self.terms]
+        return Sum(self.middle + sum(s * (a + b - 1) for s, a, b in parts), [s * (b - a) for s, a, b in parts], terms)
 
 
 def net_of(coefficients: Sequence[Fraction], sizes: Sequence[int]) -> Net:
@@ -152,6 +137,5 @@ def net_of(coefficients: Sequence[Fraction], sizes: Sequence[int]) -> Net:
 def _dyadic(x: Fraction) -> int:
     """The k for which x is a whole number / 2^k."""
     k = x.denominator.bit_length() - 1
-    if x.denominator != 1 << k:
-        raise ValueError(f"expected a dyadic rational, got a denominator of {x.denominator}")
+    stop(x.denominator != 1 << k, ValueError("expected a dyadic rational"))
     return k

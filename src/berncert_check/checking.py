@@ -1,18 +1,18 @@
 """From a proof file to a verdict for each row."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
 
 from berncert_check import proof_file
-from berncert_check.bernstein import Net, Plane, net_of, plane_of
+from berncert_check.bernstein import Net, Sum, net_of
 from berncert_check.columns import affine_map, matrix_bound, possible_features
 from berncert_check.fingerprint import fingerprint
 from berncert_check.network import Network, Vector, network_of
 from berncert_check.norms import norm, parse_norm
-from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
+from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, stop, whole_number
 from berncert_check.reasons import Box, Claim, RejectedError, check_tree, refuse
 
 ACCEPTED, REJECTED, UNSUPPORTED = "ACCEPTED", "REJECTED", "UNSUPPORTED"
@@ -28,7 +28,7 @@ class Subject:
 
     head: Block
     """What the polynomials were read from."""
-    polynomials: list[Net] | list[Plane]
+    polynomials: list[Sum]
     dim: int = 0
     """The number of features."""
     features_norm: Fraction | None = None
@@ -76,20 +76,17 @@ def check_file(path: Path) -> Iterator[Verdict]:
             subject = _subject(block, subject)
         elif block.kind == "ROW":
             first, before, last = False, last, block.whole("index", 0, 1 << 62)
-            if last <= before:
-                raise UnusableError(f"expected rows with ascending numbers, got {last} after {before}")
+            stop(last <= before, UnusableError(f"expected rows with ascending numbers, got {last} after {before}"))
             yield check_row(subject, block)
         else:
             raise UnusableError(f"expected rows after the head and the network, got a block of kind {block.kind!r}")
-    if subject is None:
-        raise UnusableError("expected a proof file with a head, got an end only")
+    stop(subject is None, UnusableError("expected a proof file with a head, got an end only"))
 
 
 def _subject(block: Block, head: Subject | None) -> Subject:
     """The head of a first block; of a second one, the network before this head."""
-    fields = block.fields
-    if head is None and (block.kind, fields.get("format")) != ("HEAD", proof_file.FORMAT):
-        raise UnusableError("expected a proof file, which begins with a head, got something else")
+    known = head is not None or (block.kind, block.fields.get("format")) == ("HEAD", proof_file.FORMAT)
+    stop(not known, UnusableError("expected a proof file, which begins with a head, got something else"))
     try:
         if head is None:
             block.whole("version", proof_file.VERSION, proof_file.VERSION)
@@ -97,8 +94,7 @@ def _subject(block: Block, head: Subject | None) -> Subject:
         if head.missing:
             return head
         network, both = network_of(block, head.features_norm), fingerprint(head.head, block)
-        if network.steps[-1].outputs != head.dim:
-            raise ValueError("another number of features than the head's")
+        stop(network.steps[-1].outputs != head.dim, ValueError("another number of features than the head's"))
         table = affine_map(network) if network.units else None
         return replace(head, network=network, table=table, norm=network.norm, fingerprint=both)
     except UnsupportedError as error:
@@ -112,30 +108,36 @@ def _head(block: Block) -> Subject:
     fields, kind, classes = block.fields, block.fields["head"], block.whole("classes", 2, 1 << 16)
     exponent = block.whole("exponent", -LARGEST_EXPONENT, LARGEST_EXPONENT)
     p, floor, scale = parse_norm(fields["norm"]), exact_number(fields["rounding"]), Fraction(2) ** exponent
-    if kind == "dense":
-        d = whole_number(len(fields["degrees"]), "the number of axes", 1, 250)
-        sizes = [whole_number(n, "a degree", 1, MOST_COEFFICIENTS) + 1 for n in fields["degrees"]]
-        count = prod(sizes)
-        if classes * count > MOST_COEFFICIENTS:
-            raise UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients")
-        parts = [c / scale for c in block.exact("coefficients", classes * count)]
-        polynomials: list[Net] | list[Plane] = [
-            net_of(parts[k * count : (k + 1) * count], sizes) for k in range(classes)
-        ]
-        size, roundings, underflows = max(map(abs, parts)), d * (4 * max(sizes) - 1) + 2, d * (max(sizes) + 1)
-    elif kind == "affine":
-        d = block.whole("features", 1, MOST_COEFFICIENTS // classes)
-        weight, bias = ([c / scale for c in block.exact(*of)] for of in (("weight", classes * d), ("bias", classes)))
-        polynomials = [plane_of(weight[k * d : (k + 1) * d], bias[k]) for k in range(classes)]
-        size = max(sum(map(abs, weight[k * d : (k + 1) * d]), abs(bias[k])) for k in range(classes))
-        if size * scale >= 2**1023:
-            raise UnsupportedError("an affine head whose sums may be too large for float64")
-        roundings = underflows = d + 2
-    else:
-        raise UnsupportedError(f"a head of kind {kind!r}")
+    dense = kind == "dense"
+    stop(not dense and kind != "sum", UnsupportedError(f"a head of kind {kind!r}"))
+    d = len(fields["degrees"]) if dense else block.whole("features", 1, MOST_COEFFICIENTS // classes)
+    count = 0 if dense else classes * d
+    weight = [] if dense else block.exact("weight", count)
+    bias = [Fraction(0)] * classes if dense else block.exact("bias", classes)
+    terms = [{"features": [*range(d)], "degrees": fields["degrees"]}] if dense else fields["terms"]
+    size = [abs(bias[k]) + sum(map(abs, weight[k * d : (k + 1) * d])) for k in range(classes)]
+    errors, underflows = [0 if dense else (d + len(terms) + 2) * s for s in size], 0 if dense else d + 2
+    nets: list[list[tuple[Sequence[int], Net]]] = [[] for _ in range(classes)]
+    for number, term in enumerate(terms):
+        axes = [whole_number(axis, "a feature of a term", 0, d - 1) for axis in term["features"]]
+        sizes = [whole_number(n, "a degree", 1, MOST_COEFFICIENTS) + 1 for n in term["degrees"]]
+        stop(not 0 < len(set(axes)) == len(axes) == len(sizes) <= 250, ValueError("a term with other features"))
+        m, n, count = len(axes), prod(sizes), count + classes * prod(sizes)
+        stop(count > MOST_COEFFICIENTS, UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients"))
+        parts = block.exact("coefficients" if dense else f"{number}.coefficients", classes * n)
+        underflows += m * (max(sizes) + 1)
+        for k, own in enumerate(nets):
+            own.append((axes, net_of([c / scale for c in parts[k * n : (k + 1) * n]], sizes)))
+            largest = max(map(abs, parts[k * n : (k + 1) * n]))
+            size[k] += largest
+            errors[k] += (m * (4 * max(sizes) - 1) + (2 if dense else len(terms) + 4)) * largest
+    stop(not dense and max(size) >= 2**1023, UnsupportedError("a head whose sums may be too large for float64"))
     tiny = 8 * underflows / Fraction(2) ** (1074 + min(exponent, 0))
-    if floor is None or floor < Fraction(202, 100) * roundings * ROUNDOFF * size + tiny:
+    if floor is None or floor < Fraction(202, 100) * ROUNDOFF * max(errors) / scale + tiny:
         raise ValueError("expected a rounding that covers float64")
+    slopes = [[w / scale / 2 for w in weight[k * d : (k + 1) * d]] or [Fraction(0)] * d for k in range(classes)]
+    each = zip(bias, slopes, nets, strict=True)  # on the unit cube x = (1 + y) / 2
+    polynomials = [Sum(b / scale + sum(slope, Fraction(0)), slope, own) for b, slope, own in each]
     return Subject(block, polynomials, d, p, p, floor, fingerprint=fingerprint(block))
 
 
@@ -148,8 +150,7 @@ def check_row(subject: Subject, block: Block) -> Verdict:
     found = Verdict(index, ACCEPTED, "", predicted, claimed, subject)
     if subject.missing:
         return replace(found, verdict=UNSUPPORTED, why=subject.missing)
-    if inputs != (subject.network is not None):
-        raise UnusableError("expected a radius of the inputs where there is a network, and nowhere else")
+    stop(inputs == (subject.network is None), UnusableError("expected a radius of the inputs as there is a network"))
     d = subject.dim
     x0, weight, limits = (block.exact(name, n) for name, n in (("x0", d), ("weight", d), ("limits", 2 * d)))
     claim = Claim(x0, weight, limits[:d], limits[d:], radius, subject.features_norm, subject.floor)
@@ -159,8 +160,7 @@ def check_row(subject: Subject, block: Block) -> Verdict:
             check_upper(subject, block, claim, predicted)
         if claimed == 0:
             return replace(found, why="a radius of 0 claims nothing")
-        if "tags" not in block.arrays:
-            raise UnsupportedError(str(fields.get("why", "no proof was written")))
+        stop("tags" not in block.arrays, UnsupportedError(str(fields.get("why", "no proof was written"))))
         if subject.network is not None:
             check_inputs(subject, subject.network, block, claim, claimed)
         found = replace(found, conditions=tuple(_conditions(subject, block, claim)))
@@ -236,9 +236,9 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
     d, radius, polynomials = len(claim.x0), claim.radius, subject.polynomials
     box, tags, hints = block.exact("box", 2 * d), block.array("tags"), iter(block.array("hints"))
     refuse(radius == 0, "the radius must be above 0")
-    if any(corner.denominator > FINEST for corner in box) or not isinstance(tags, bytes):
-        raise RejectedError("corners of the first box must be multiples of 2^-128, and tags bytes")
-    centre, half, left, nodes = Vector(), Vector(), iter(tags), 0
+    long = any(corner.denominator > FINEST for corner in box)
+    refuse(long or type(tags) is not bytes, "corners of the first box must be multiples of 2^-128, and tags bytes")
+    centre, half, left, nodes = Vector(), Vector(), map(int, tags), 0
     axes = zip(box[:d], box[d:], claim.low, claim.high, claim.x0, claim.weight, strict=True)
     for low, high, least, greatest, x, w in axes:
         refuse(not 0 <= low < high <= 1, "the first box must be within the cube, and its ends in order")
@@ -249,7 +249,7 @@ def check_radius(subject: Subject, block: Block, claim: Claim, predicted: int) -
         half.append(w * (high - low) / 2)
     for rival in range(len(polynomials)):
         if rival != predicted:
-            margin = polynomials[predicted].minus(polynomials[rival])  # type: ignore[arg-type]
+            margin = polynomials[predicted].minus(polynomials[rival])
             nodes += check_tree(Box(centre, half, margin.on(box[:d], box[d:])), claim, left, hints, f"rival {rival}")
     refuse(next(left, None) is not None or next(hints, None) is not None, "something is left over after all trees")
     return nodes

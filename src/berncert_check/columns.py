@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from berncert_check.network import Network, Vector
 from berncert_check.norms import dual, norm, root
-from berncert_check.proof_file import UnsupportedError
+from berncert_check.proof_file import UnsupportedError, stop
 
 MOST_STEPS = 1 << 28
 
@@ -17,8 +17,8 @@ def affine_map(network: Network) -> tuple[list[Vector], Vector]:
     *before, last = network.steps
     count, affine = network.steps[0].inputs, {s.kind for s in before} <= {"linear", "shift", "scale", "divide"}
     work = count * sum(s.inputs * (s.outputs if s.weight else 1) for s in network.steps)
-    if not affine or last.kind != "clamp" or last.limits() != [0, 1] or work > MOST_STEPS:
-        raise UnsupportedError("a table with too many columns, or features that are not affine and clamped to [0, 1]")
+    known = affine and last.kind == "clamp" and last.limits() == [0, 1] and work <= MOST_STEPS
+    stop(not known, UnsupportedError("a table with too many columns, or features not affine and clamped to [0, 1]"))
     start = network.value([Fraction(0)] * count, steps=-1)
     columns = [network.value([Fraction(i == j) for i in range(count)], steps=-1) for j in range(count)]
     return [[column[i] - b for column in columns] for i, b in enumerate(start)], start

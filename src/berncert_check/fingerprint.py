@@ -25,9 +25,13 @@ def fingerprint(head: Block, network: Block | None = None) -> str:
         for values in arrays:
             found.update(pack(f"<{len(values)}d", *(value + 0 for value in values)))
 
-    axes = fields["degrees"] if fields["head"] == "dense" else [fields["features"]]
-    names = ["coefficients"] if fields["head"] == "dense" else ["weight", "bias"]
-    add([fields["head"], fields["classes"], *axes], *map(head.array, names))
+    if fields["head"] == "dense":
+        add(["dense", fields["classes"], *fields["degrees"]], head.array("coefficients"))
+    else:
+        add(["sum", fields["classes"], fields["features"]], head.array("weight"), head.array("bias"))
+        for number, term in enumerate(fields["terms"]):
+            words = ["term", len(term["features"]), *term["features"], *term["degrees"]]
+            add(words, head.array(f"{number}.coefficients"))
     if network is not None:
         add(["inputs", network.fields["inputs"]])
         for number, step in enumerate(network.fields["steps"]):

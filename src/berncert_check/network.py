@@ -8,7 +8,7 @@ from operator import add, mul, truediv
 from typing import Any
 
 from berncert_check.norms import parse_norm, root
-from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, whole_number
+from berncert_check.proof_file import Block, UnsupportedError, UnusableError, exact_number, stop, whole_number
 
 MOST_NUMBERS = 1 << 24
 FINEST = 1 << 400
@@ -32,8 +32,7 @@ class Step:
 
     def limits(self) -> list[Fraction | None]:
         """Of a clamp, None for no limit."""
-        ends = [self.fields[name] for name in ("low", "high")]
-        return [None if end is None else Fraction(float.fromhex(end)) for end in ends]
+        return [None if (end := self.fields[name]) is None else exact_number(end) for name in ("low", "high")]
 
     def value(self, x: Vector) -> Vector:
         """What the step makes of x, exactly.
@@ -145,12 +144,10 @@ def network_of(block: Block, q: Fraction | None) -> Network:
     q: the p of the norm of the features. Claims in float64 would need a rule for the rounding of each step.
     """
     steps, bound, fields, table = [], Fraction(1), block.fields, "units" in block.arrays
-    count = inputs = block.whole("inputs", 1, MOST_NUMBERS)
     p = parse_norm(fields["norm"])
-    if fields["arithmetic"] != "real":
-        raise UnsupportedError("claims about networks in other than real arithmetic")
-    if not fields["steps"] or (p != q and not table):
-        raise ValueError("no steps, or another norm than the head's")
+    count = inputs = block.whole("inputs", 1, MOST_NUMBERS)
+    stop(fields["arithmetic"] != "real", UnsupportedError("claims about networks in other than real arithmetic"))
+    stop(not fields["steps"] or (p != q and not table), ValueError("no steps, or another norm than the head's"))
     for number, settings in enumerate(fields["steps"]):
         steps.append(_step(block, number, settings, count))
         count = steps[-1].outputs
@@ -158,15 +155,13 @@ def network_of(block: Block, q: Fraction | None) -> Network:
             bound *= step_bound(steps[-1], p, block, number)
             bound = Fraction(-((-bound.numerator << 96) // bound.denominator), 1 << 96)  # rounded up, to stay short
     units = block.exact("units", inputs) if table else []
-    if table and min(units) <= 0:
-        raise ValueError("units that are not above 0")
+    stop(table and min(units) <= 0, ValueError("units that are not above 0"))
     return Network(steps, p, bound, units)
 
 
 def _step(block: Block, number: int, fields: dict[str, Any], count: int) -> Step:
     kind, weight, unit = fields["kind"], [], 1
-    if kind not in (*ENTRYWISE, "clamp", "sort", "linear", "distance"):
-        raise UnsupportedError(f"a step of kind {kind!r}")
+    stop(kind not in (*ENTRYWISE, "clamp", "sort", "linear", "distance"), UnsupportedError(f"a step of kind {kind!r}"))
     matrix = kind in ("linear", "distance")
     outputs = whole_number(fields["outputs"], "outputs", 1, MOST_NUMBERS) if matrix else count
     by = [] if kind in ("clamp", "sort") else block.exact(f"{number}.{'bias' if matrix else 'by'}", outputs)
@@ -175,8 +170,7 @@ def _step(block: Block, number: int, fields: dict[str, Any], count: int) -> Step
         weight = [numbers[i * count : (i + 1) * count] for i in range(outputs)]
     if kind == "sort":
         size, inner = (whole_number(fields[name], name, 1, count) for name in ("size", "inner"))
-        if count % (size * inner):
-            raise ValueError("groups that do not divide the channels")
+        stop(count % (size * inner), ValueError("groups that do not divide the channels"))
     if kind == "divide" and (0 in by or len(set(by)) * count > MOST_NUMBERS):  # their common multiple is long
         raise UnsupportedError("a step that divides by 0, or by very many different numbers")
     step = Step(kind, fields, count, outputs, by, weight, unit)
@@ -192,6 +186,5 @@ def whole(floats: Sequence[float]) -> tuple[list[int], int]:
     except (ValueError, OverflowError) as error:
         raise UnusableError("expected finite numbers in the network") from error
     unit = max(below for _, below in parts)
-    if unit > FINEST:
-        raise UnsupportedError("numbers in a network that are finer than 2^-400")
+    stop(unit > FINEST, UnsupportedError("numbers in a network that are finer than 2^-400"))
     return [above * (unit // below) for above, below in parts], unit

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
+from berncert_check.proof_file import stop
+
 BITS, MOST = 96, 64
 """Roots are enclosed to 2^-96 of the largest entry; a p is a ratio of whole numbers up to 64, so powers stay short."""
 
@@ -12,11 +14,10 @@ def parse_norm(text: str) -> Fraction | None:
     if text == "inf":
         return None
     above, _, below = text.partition("/")
-    if not all(part.isascii() and part.isdecimal() and len(part) <= 2 for part in (above, below or "1")):
-        raise ValueError(f"expected the p of a norm as inf, 2 or 3/2, got {text[:20]!r}")
+    known = all(part.isascii() and part.isdecimal() and len(part) <= 2 for part in (above, below or "1"))
+    stop(not known, ValueError("expected the p of a norm as inf, 2 or 3/2"))
     p = Fraction(int(above), int(below or "1"))
-    if p < 1 or p.numerator > MOST:
-        raise ValueError(f"expected p from 1 to {MOST}, got {text}")
+    stop(p < 1 or p.numerator > MOST, ValueError(f"expected p from 1 to {MOST}, got {text}"))
     return p
 
 

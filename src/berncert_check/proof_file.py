@@ -26,6 +26,12 @@ class UnsupportedError(Exception):
     """The file speaks of something that this checker knows no rule for."""
 
 
+def stop(wrong: object, error: Exception) -> None:
+    """Raise the error if something is wrong."""
+    if wrong:
+        raise error
+
+
 @dataclass(frozen=True)
 class Block:
     """One block: what it is, plain JSON, and arrays of numbers by name."""
@@ -33,8 +39,6 @@ class Block:
     kind: str
     fields: dict[str, Any]
     arrays: dict[str, Sequence[float]]
-    digest: str = ""
-    """The checksum of this block and all before it."""
 
     def array(self, name: str, count: int | None = None) -> Sequence[float]:
         """An array that must be there, with so many numbers."""
@@ -69,22 +73,20 @@ def read_blocks(path: Path) -> Iterator[Block]:
             head = file.read(12)
             length = int.from_bytes(head[4:], "little")
             left -= 12 + length + 32
-            if len(head) < 12 or left < 0 or length > LARGEST_BLOCK:
-                raise UnusableError(f"the file is cut off, or has a block of more than {LARGEST_BLOCK} bytes")
+            whole = len(head) == 12 and left >= 0 and length <= LARGEST_BLOCK
+            stop(not whole, UnusableError(f"the file is cut off, or has a block of more than {LARGEST_BLOCK} bytes"))
             content = file.read(length)
             digest = hashlib.sha256(digest + head + content).digest()
-            if file.read(32) != digest:
-                raise UnusableError(f"the checksum of a block of kind {head[:4]!r} is not that of its bytes")
-            block = _parsed(head[:4], content, digest.hex())
+            stop(file.read(32) != digest, UnusableError(f"the checksum of a block of kind {head[:4]!r} is not its own"))
+            block = _parsed(head[:4], content)
             rows += block.kind == "ROW"
             if block.kind == "END":
-                if block.whole("rows", 0, 1 << 62) != rows or left:
-                    raise UnusableError(f"expected an end after {block.fields['rows']} rows, got {rows} rows or more")
-                return
+                other = block.whole("rows", 0, 1 << 62) != rows or left
+                return stop(other, UnusableError(f"expected an end after as many rows as it says, got {rows} or more"))
             yield block
 
 
-def _parsed(kind: bytes, content: bytes, digest: str) -> Block:
+def _parsed(kind: bytes, content: bytes) -> Block:
     """Content: the length of a JSON text as 4 bytes, the text, and the arrays that it lists, [name, type, count]."""
     try:
         length = int.from_bytes(content[:4], "little")
@@ -94,13 +96,11 @@ def _parsed(kind: bytes, content: bytes, digest: str) -> Block:
         for name, code, count in fields.pop("arrays"):
             letter, size = TYPES[code]
             end = at + size * whole_number(count, "the length of an array", 0, LARGEST_BLOCK)
-            if name in arrays or not isinstance(name, str) or end > len(content):
-                raise ValueError("an array that is there twice, or cut off")
+            stop(name in arrays or type(name) is not str or end > len(content), ValueError("an array twice or cut off"))
             arrays[name] = content[at:end] if code == "u1" else struct.unpack(f"<{count}{letter}", content[at:end])
             at = end
-        if at != len(content):
-            raise ValueError(f"expected {at} bytes, got {len(content)}")
-        return Block(KINDS[kind], fields, arrays, digest)
+        stop(at != len(content), ValueError(f"expected {at} bytes, got {len(content)}"))
+        return Block(KINDS[kind], fields, arrays)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnusableError(f"a block of kind {kind!r} cannot be read: {error}") from error
 
@@ -110,8 +110,7 @@ def _refused(text: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) != len(pairs):
-        raise ValueError("a name that is there twice")
+    stop(len(dict(pairs)) != len(pairs), ValueError("a name that is there twice"))
     return dict(pairs)
 
 
@@ -120,13 +119,9 @@ JSON = json.JSONDecoder(parse_float=_refused, parse_constant=_refused, object_pa
 
 def whole_number(value: Any, name: str, least: int, most: int) -> int:
     """The value, if it is a whole number within these limits."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UnusableError(f"expected a whole number from {least} to {most} as {name}, got {_shown(value)}")
+    if type(value) is not int or not least <= value <= most:
+        raise UnusableError(f"expected a whole number from {least} to {most} as {name}")
     return value
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:80] if isinstance(value, int | str) else type(value).__name__
 
 
 def exact_number(text: Any) -> Fraction | None:
@@ -135,6 +130,6 @@ def exact_number(text: Any) -> Fraction | None:
         return None
     parts = HEXADECIMAL.fullmatch(text) if isinstance(text, str) else None
     if parts is None or abs(int(parts[4])) > 1100:
-        raise UnusableError(f"expected a number in hexadecimal, like 0x1.8p-1, got {_shown(text)}")
+        raise UnusableError("expected a number in hexadecimal, like 0x1.8p-1")
     digits = parts[3] or ""
     return int(parts[1] + parts[2] + digits, 16) * Fraction(2) ** (int(parts[4]) - 4 * len(digits))

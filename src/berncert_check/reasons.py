@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise
 
-from berncert_check.bernstein import Net, Plane
+from berncert_check.bernstein import Net, Sum
 from berncert_check.norms import dual, norm, square_weights_norm
+from berncert_check.proof_file import stop
 
 DEEPEST = 200
 """Each halving makes numbers longer: no box of a tree is halved more often than this."""
+
+
+Quadratic = tuple[list[Fraction], dict[tuple[int, int], Fraction], Fraction]
 
 
 class RejectedError(Exception):
@@ -24,8 +28,7 @@ class RejectedError(Exception):
 
 def refuse(wrong: bool, why: str) -> None:
     """Raise a RejectedError if something is wrong."""
-    if wrong:
-        raise RejectedError(why)
+    stop(wrong, RejectedError(why))
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Box:
 
     centre: list[Fraction]
     half: list[Fraction]
-    margin: Net | Plane
+    margin: Sum
     depth: int = 0
     """How often the first box was halved to get here."""
 
@@ -59,7 +62,7 @@ class Box:
         return Box(low, half, below, self.depth + 1), Box(high, half, above, self.depth + 1)
 
 
-def positive(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+def positive(box: Box, claim: Claim, hints: Iterator[float], tags: Iterator[int]) -> bool:
     """All coefficients of the margin are above the floor.
 
     The margin on the box is a weighted mean of its coefficients, so it is above the floor everywhere.
@@ -67,7 +70,7 @@ def positive(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
     return box.margin.least() > claim.floor
 
 
-def far(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+def far(box: Box, claim: Claim, hints: Iterator[float], tags: Iterator[int]) -> bool:
     """The point of the box nearest to the sample is at a distance of at least the radius.
 
     Along each axis no point of the box is closer than max(0, |centre| - half), and a p-norm grows with each magnitude.
@@ -76,17 +79,54 @@ def far(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
     return claim.radius is not None and norm(nearest, claim.norm)[0] >= claim.radius
 
 
-def plane(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+def minorant(box: Box, hints: Iterator[float], tags: Iterator[int], *, curved: bool) -> Quadratic:
+    """slope, curvature and gap of Q(y) + gap, which is at most the margin everywhere on the box,
+
+    Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j. The affine part of the margin is taken as it is. For
+    each term the hints are a Q of its own axes, without squares on axes of degree 1, and the term is at least its Q
+    plus the least value of the term less Q. The Q of the margin is the sum of all these, and so is the gap.
+    """
+    slope, curvature, gap = list(box.margin.slope), dict[tuple[int, int], Fraction](), box.margin.middle
+    for axes, net in box.margin.terms:
+        steep = take(hints, len(axes))
+        pairs = [(i, j) for j in range(len(axes)) for i in range(j + 1)] if curved else []
+        bent = dict(zip(pairs, take(hints, len(pairs)), strict=True))
+        refuse(any(bent.get((j, j)) and net.sizes[j] == 2 for j in range(len(axes))), "a square along degree 1")
+        rest, common = net.less(steep, bent)
+        gap += (rest.least() if len(axes) == len(slope) else least_value(rest, tags)) / common
+        for j, s in zip(axes, steep, strict=True):
+            slope[j] += s
+        for (i, j), v in bent.items():
+            at = min(axes[i], axes[j]), max(axes[i], axes[j])
+            curvature[at] = curvature.get(at, Fraction(0)) + v
+    return slope, curvature, gap
+
+
+def least_value(net: Net, tags: Iterator[int], depth: int = 0) -> Fraction:
+    """A number that no value is below: the least coefficient, or the lesser of such numbers of both halves of the box.
+
+    A term in few axes is so looked at in small boxes, which it alone is divided into: the tags stand in preorder, an
+    axis of the term to halve it, lower half first, and 251 to take the coefficients. A term in all axes needs none.
+    """
+    tag = next(tags, -1)
+    if tag in range(len(net.sizes)) and depth < DEEPEST:
+        cuts = (Fraction(0), Fraction(1, 2), Fraction(1))
+        return min(least_value(net.within(tag, *ends), tags, depth + 1) for ends in pairwise(cuts))
+    refuse(tag != min(RULES), "a term is neither halved nor looked at")
+    return net.least()
+
+
+def plane(box: Box, claim: Claim, hints: Iterator[float], tags: Iterator[int]) -> bool:
     """The affine function slope . y + gap is above the floor at its least corner.
 
-    It is at most the margin everywhere on the box (see `gap`), and its least value over y in [-1, 1]^d is gap less the
-    magnitudes of its slopes. So the margin is above the floor everywhere.
+    It is at most the margin everywhere on the box (see `minorant`), and its least value over y in [-1, 1]^d is gap less
+    the magnitudes of its slopes. So the margin is above the floor everywhere.
     """
-    slope = take(hints, len(box.half))
-    return box.margin.gap(slope, {}) - sum(map(abs, slope)) > claim.floor
+    slope, _, gap = minorant(box, hints, tags, curved=False)
+    return gap - sum(map(abs, slope)) > claim.floor
 
 
-def affine(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+def affine(box: Box, claim: Claim, hints: Iterator[float], tags: Iterator[int]) -> bool:
     """For a vector z, not 0, and a multiplier >= 0,
 
         z . t + multiplier (slope . y + gap - floor) >= radius |z|_q  on the whole box, 1/p + 1/q = 1.
@@ -95,52 +135,48 @@ def affine(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
     counterexample slope . y + gap <= margin <= floor, so the left side is at most z . t, which is at most |z|_q |t|_p
     (Hoelder) and hence below radius |z|_q: a contradiction.
     """
-    d = len(box.half)
-    slope, z, (multiplier,) = take(hints, d), take(hints, d), take(hints, 1)
+    slope, _, gap = minorant(box, hints, tags, curved=False)
+    z, (multiplier,) = take(hints, len(box.half)), take(hints, 1)
     if claim.radius is None or multiplier < 0 or not any(z):
         return False
-    least = multiplier * (box.margin.gap(slope, {}) - claim.floor)
+    least = multiplier * (gap - claim.floor)
     for zj, c, h, s in zip(z, box.centre, box.half, slope, strict=True):
         least += zj * c - abs(zj * h + multiplier * s)
     return least >= claim.radius * norm(z, dual(claim.norm))[1]
 
 
-def quadratic(box: Box, claim: Claim, hints: Iterator[float]) -> bool:
+def quadratic(box: Box, claim: Claim, hints: Iterator[float], tags: Iterator[int]) -> bool:
     """For p >= 2, weights >= 0 of squares with sum weights_j t_j^2 <= |t|_p^2 and a multiplier >= 0,
 
         P(y) = sum weights_j t_j^2 + multiplier (Q(y) + gap - floor) >= radius^2  on the whole box,
 
-    Q(y) = slope . y + sum over i <= j of curvature[i, j] y_i y_j. At a counterexample Q + gap <= margin <= floor, so P
-    is at most |t|_p^2 and hence below radius^2: a contradiction. Q has no square on an axis of degree 1, where the
-    margin has none, and no curvature at all for an affine margin.
+    Q + gap being a `minorant`. At a counterexample Q + gap <= margin <= floor, so P is at most |t|_p^2 and hence below
+    radius^2: a contradiction.
 
     P is a quadratic form with a symmetric matrix. Adding shift_j (y_j^2 - 1), which is <= 0 on the box, with shifts
     that make each diagonal entry at least the sum of the magnitudes beside it, makes it convex (a symmetric diagonally
     dominant matrix has no negative eigenvalue). A convex function is above its tangent at any point `at`, and the least
     value of the tangent over the box is found as in `affine`.
     """
-    d, margin = len(box.half), box.margin
-    slope, curvature = take(hints, d), {(i, j): take(hints, 1)[0] for j in range(d) for i in range(j + 1)}
+    d = len(box.half)
+    slope, curvature, gap = minorant(box, hints, tags, curved=True)
     (multiplier,), at = take(hints, 1), take(hints, d)
     weights = [Fraction(1)] * d if claim.norm == 2 else take(hints, d)
     if claim.radius is None or multiplier < 0 or min(weights) < 0 or (claim.norm is not None and claim.norm < 2):
         return False
-    bent = any(v and (isinstance(margin, Plane) or (i == j and margin.sizes[j] < 3)) for (i, j), v in curvature.items())
-    if bent or norm(weights, square_weights_norm(claim.norm))[1] > 1:
+    if norm(weights, square_weights_norm(claim.norm))[1] > 1:
         return False
-    least = multiplier * (margin.gap(slope, curvature) - claim.floor)
-    matrix = [[multiplier * curvature[min(i, j), max(i, j)] / (1 if i == j else 2) for i in range(d)] for j in range(d)]
-    linear = [multiplier * s for s in slope]
+    least, along, beside = multiplier * (gap - claim.floor), [Fraction(0)] * d, [Fraction(0)] * d
+    for (i, j), v in curvature.items():  # the matrix has half of it at (i, j), half at (j, i)
+        for k, other in ((i, j), (j, i)):
+            along[k] += multiplier * v / 2 * at[other]
+            beside[k] += abs(multiplier * v / 2) * (i != j)
     for j, (w, c, h) in enumerate(zip(weights, box.centre, box.half, strict=True)):
-        least += w * c * c
-        linear[j] += 2 * w * c * h
-        matrix[j][j] += w * h * h
-        shift = max(Fraction(0), sum(map(abs, matrix[j])) - abs(matrix[j][j]) - matrix[j][j])
-        matrix[j][j] += shift
-        least -= shift
-    for j in range(d):
-        along = sum((matrix[i][j] * at[i] for i in range(d)), Fraction(0))
-        least -= at[j] * along + abs(linear[j] + 2 * along)  # P(at) - gradient . at - sum of |gradient_j|
+        diagonal = w * h * h + multiplier * curvature.get((j, j), Fraction(0))
+        shift = max(Fraction(0), beside[j] - diagonal)
+        along[j] += (w * h * h + shift) * at[j]  # now the matrix times `at`
+        slope_at = 2 * (w * c * h + along[j]) + multiplier * slope[j]
+        least += w * c * c - shift - at[j] * along[j] - abs(slope_at)  # P(at) - gradient . at - sum of |gradient_j|
     return least >= claim.radius**2
 
 
@@ -160,8 +196,8 @@ def check_tree(box: Box, claim: Claim, tags: Iterator[int], hints: Iterator[floa
             open_boxes.extend(reversed(box.halves(tag)))
         else:
             refuse(tag not in RULES, f"{name}: node {nodes} is neither halved nor has a reason")
-            reason = RULES[tag]
-            refuse(not reason(box, claim, hints), f"{name}: the reason {reason.__name__} of node {nodes} does not hold")
+            holds, rule = RULES[tag](box, claim, hints, tags), RULES[tag].__name__
+            refuse(not holds, f"{name}: the reason {rule} of node {nodes} does not hold")
     return nodes
 
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from berncert_check.checking import ACCEPTED, REJECTED, Verdict, check_file
-from berncert_check.proof_file import UnusableError
+from berncert_check.proof_file import UnusableError, stop
 
 PROOF, TABLE, RECORD = "proof.bin", "certificates.tsv", "run.json"
 
@@ -52,8 +52,7 @@ def _lines(folder: Path) -> Iterator[tuple[int, int, Fraction | None]]:
     try:
         with (folder / TABLE).open(encoding="utf-8") as file:
             names = file.readline().rstrip("\n").split("\t")
-            if len(set(names)) < len(names):
-                raise ValueError("a name of a column that is there twice")
+            stop(len(set(names)) < len(names), ValueError("a name of a column that is there twice"))
             for line in file:
                 cells = dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
                 radius = None if cells["radius"] == "inf" else Fraction(float(cells["radius"]))

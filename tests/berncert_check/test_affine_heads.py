@@ -12,7 +12,7 @@ import torch
 from berncert_check_files import blocks_of, write
 
 import berncert
-from berncert_check.bernstein import net_of, plane_of
+from berncert_check.bernstein import Sum, net_of
 from berncert_check.checking import ACCEPTED, REJECTED, UNSUPPORTED, check_file
 
 NORMS = (1.0, 4 / 3, 1.5, 2.0, 7 / 3, 3.0, math.inf)
@@ -67,32 +67,25 @@ def test_changed_weights_and_radii_are_rejected(tmp_path: Path) -> None:
     assert verdict.verdict == REJECTED
 
 
-def test_sums_with_terms_are_refused_by_the_writer_and_unsupported_by_the_checker(tmp_path: Path) -> None:
-    bent = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    head = berncert.SumHead(torch.eye(2).double(), torch.zeros(2).double(), [((0,), bent)])
-    with pytest.raises((TypeError, ValueError), match="expected"):
-        berncert.certify(head, [[0.2, 0.4]], proof=tmp_path / "proof.bin")
-    path = tmp_path / "sum.bin"
+def test_another_kind_of_head_is_unsupported(tmp_path: Path) -> None:
+    path = tmp_path / "other.bin"
     berncert.certify(affine_head(3, 5), np.full((1, 5), 0.5), proof=path)
     blocks = blocks_of(path)
-    blocks[0][1]["head"] = "sum"
+    blocks[0][1]["head"] = "spline"
     write(path, blocks)
     (verdict,) = check_file(path)
-    assert (verdict.verdict, verdict.why) == (UNSUPPORTED, "a head of kind 'sum'")
+    assert (verdict.verdict, verdict.why) == (UNSUPPORTED, "a head of kind 'spline'")
 
 
-def test_a_plane_is_a_net_of_degree_1() -> None:
-    """What both say of the same function on a box, its halves, its least value and its gap."""
+def test_an_affine_function_and_a_term_of_degree_1_are_the_same() -> None:
+    """What both say of the same function on a box and its halves, of its least value and of a minorant."""
     weight, bias = [Fraction(3, 4), Fraction(-5, 8)], Fraction(1, 16)
     corners = [bias, bias + weight[1], bias + weight[0], bias + weight[0] + weight[1]]
     low, high = [Fraction(1, 8), Fraction(1, 4)], [Fraction(3, 4), Fraction(7, 8)]
-    net, plane = net_of(corners, (2, 2)).on(low, high), plane_of(weight, bias).on(low, high)
-    slope = [Fraction(1, 3), Fraction(1, 7)]
-    pairs = [
-        (net, plane),
-        *zip(net.halves(0), plane.halves(0), strict=True),
-        *zip(net.halves(1), plane.halves(1), strict=True),
-    ]
-    for a, b in pairs:
-        assert a.least() == b.least()
-        assert a.gap(slope, {}) == b.gap(slope, {})
+    plane = Sum(bias + sum(weight) / 2, [w / 2 for w in weight], []).on(low, high)
+    term = Sum(Fraction(0), [Fraction(0)] * 2, [((0, 1), net_of(corners, (2, 2)))]).on(low, high)
+    for axis in (0, 1):
+        for a, b in zip((plane, *plane.halves(axis)), (term, *term.halves(axis)), strict=True):
+            assert a.least() == b.least()
+            net, common = b.terms[0][1].less(a.slope, {})
+            assert net.least() / common == a.middle  # nothing but the constant is left

@@ -77,7 +77,7 @@ def test_a_constant_network_whose_feature_is_nearer_than_the_radius_is_accepted(
 def test_an_affine_head_whose_sums_overflow_is_unsupported(tmp_path: Path) -> None:
     """In exact arithmetic the constant class wins at (0.9, 0.9); a partial sum of the other one is inf in float64."""
     weight, bias = np.array([0.0, 0.0, LARGEST, LARGEST]), np.array([0.9 * LARGEST, -LARGEST])
-    changes = {"head": "affine", "features": 2, "exponent": 1024}
+    changes = {"head": "sum", "features": 2, "terms": [], "exponent": 1024}
     kind, fields, _ = head([], **changes)
     _, about, arrays = row(0.9, 0.01, [0.0, 1.0], [0.875, 0.925], POSITIVE)
     twice = {name: np.repeat(values, 2) if name not in ("tags", "hints") else values for name, values in arrays.items()}

@@ -111,9 +111,6 @@ def test_trees_that_need_more_room_than_there_is_at_first_are_written_all_the_sa
 
 def test_what_no_file_can_hold_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coefficients = torch.rand(2, 2, 2, dtype=torch.float64)
-    sums = berncert.SumHead(torch.ones(2, 2).double(), torch.zeros(2).double(), [((0, 1), coefficients)])
-    with pytest.raises(TypeError, match="proofs of sums with terms are not written yet"):
-        berncert.certify(sums, features(1, 2), proof=tmp_path / "proof.bin")
     monkeypatch.setattr("berncert.certification.proof_content.MOST_COEFFICIENTS", 7)
     with pytest.raises(ValueError, match="expected a head of up to 7 numbers with proof"):
         berncert.certify(berncert.SmoothedHead(coefficients), features(1, 2), proof=tmp_path / "proof.bin")

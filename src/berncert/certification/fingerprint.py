@@ -47,9 +47,14 @@ def fingerprint_of(head: Part, network: Part | None = None) -> str:
         for values in numbers:
             found.update((np.asarray(values, dtype="<f8").reshape(-1) + 0.0).tobytes())  # -0.0 becomes 0.0
 
-    sizes = fields["degrees"] if fields["head"] == "dense" else [fields["features"]]
-    count = arrays["bias"].size if "bias" in arrays else arrays["coefficients"].size // int(np.prod(np.add(sizes, 1)))
-    add([fields["head"], count, *sizes], *arrays.values())
+    if fields["head"] == "dense":
+        numbers = arrays["coefficients"]
+        add(["dense", numbers.size // int(np.prod(np.add(fields["degrees"], 1))), *fields["degrees"]], numbers)
+    else:
+        add(["sum", arrays["bias"].size, fields["features"]], arrays["weight"], arrays["bias"])
+        for number, term in enumerate(fields["terms"]):
+            words = ["term", len(term["features"]), *term["features"], *term["degrees"]]
+            add(words, arrays[f"{number}.coefficients"])
     if network is not None:
         fields, arrays = network
         add(["inputs", fields["inputs"]])

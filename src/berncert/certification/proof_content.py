@@ -37,21 +37,20 @@ Part = tuple[dict[str, Any], dict[str, Floats]]
 def head_content(head: PolynomialHead) -> Part:
     """The fields and arrays of a head, as in a proof file."""
     tensors = [tensor.cpu().numpy() for tensor in head.in_float64().tensors]
-    if max(tensor.size for tensor in tensors) > MOST_COEFFICIENTS:
+    if sum(tensor.size for tensor in tensors) > MOST_COEFFICIENTS:
         raise ValueError(
             f"expected a head of up to {MOST_COEFFICIENTS:,} numbers with proof, which is what is checked, got "
-            f"{tensors[0].size:,}; choose a lower degree, or certify without proof"
+            f"{sum(tensor.size for tensor in tensors):,}; choose a lower degree, or certify without proof"
         )
     if head.affine is None and len(head.terms) == 1:
         (raw,) = tensors
         return {"head": "dense", "degrees": [n - 1 for n in raw.shape[1:]]}, {"coefficients": raw.reshape(-1)}
-    if head.affine is not None and not head.terms:
-        weight, bias = tensors
-        return {"head": "affine", "features": weight.shape[1]}, {"weight": weight.reshape(-1), "bias": bias}
-    raise TypeError(
-        f"expected a SmoothedHead, or a SumHead that is affine, with proof, got one that is {head.kind}; proofs of "
-        "sums with terms are not written yet; certify without proof"
-    )
+    weight, bias, *coefficients = tensors
+    each = list(zip(head.terms, coefficients, strict=True))
+    terms = [{"features": list(term.axes), "degrees": [n - 1 for n in c.shape[1:]]} for term, c in each]
+    own = {f"{number}.coefficients": c.reshape(-1) for number, c in enumerate(coefficients)}
+    fields = {"head": "sum", "features": weight.shape[1], "terms": terms}
+    return fields, {"weight": weight.reshape(-1), "bias": bias} | own
 
 
 def network_content(network: FrozenNetwork) -> Part:

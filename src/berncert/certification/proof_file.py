@@ -17,7 +17,7 @@ FORMAT, VERSION = "berncert-proof", 1
 LARGEST_BLOCK = 2**27
 """Bytes; a checker reads no larger ones."""
 HEADER, DIGEST = 12, 32
-LITTLE = {"d": np.dtype("<f8"), "f": np.dtype("<f4"), "B": np.dtype("u1")}
+LITTLE: dict[str, np.dtype[Any]] = {"d": np.dtype("<f8"), "f": np.dtype("<f4"), "B": np.dtype("u1")}
 """The types of arrays, with their bytes in the order that files have."""
 
 

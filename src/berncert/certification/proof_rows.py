@@ -16,13 +16,17 @@ from berncert.certification.kernels.affine import AffineProblem
 from berncert.certification.kernels.problem import Problem
 from berncert.certification.kernels.recorded_reason import Claim, Desk, affine_leaf, new_desk
 from berncert.certification.kernels.recording import Claims, laid_out, record_rows
+from berncert.certification.kernels.sum_problem import SumProblem
 from berncert.certification.methods import Exact
 from berncert.certification.network_proof import norm_text
 from berncert.certification.proof_content import head_content
 from berncert.certification.proof_file import FORMAT, VERSION, Block, block
+from berncert.certification.proof_sums import MOST_BOXES, Group, SumTree
 from berncert.certification.results import Certificates
+from berncert.certification.sum_search import SumSearch
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats
+from berncert.foundation.progress import Bar
 from berncert.polynomial import PolynomialHead
 
 LOWERED = 1 - 2.0**-13
@@ -81,7 +85,7 @@ class Trees(Protocol):
     def rounding(self) -> float:
         """How far a margin that is computed may be from the exact one."""
 
-    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
+    def find(self, claims: Claims, near: Floats, threads: int, progress: bool | None) -> list[Tree | None]:
         """The tree of each row; None where none was found."""
 
 
@@ -93,10 +97,7 @@ class Recorder:
         self.head, self.norm, self.text = head, norm, norm_text(norm)
         self.content = head_content(head)  # or an error
         search = posed(head, Exact(norm=norm)) if search is None else search
-        assert isinstance(search, DenseSearch | AffineSearch)
-        self.trees: Trees = (
-            DenseTrees(search.problem) if isinstance(search, DenseSearch) else AffineTrees(search.problem)
-        )
+        self.trees = _trees(search, norm)
         self.floor = self.trees.rounding * (1 + 2.0**-20)  # above it, although it is itself a rounded number
 
     def opening(self, about: Mapping[str, str] | None = None) -> Block:
@@ -118,7 +119,7 @@ class Recorder:
         """
         proofs = self._proofs(asked, found, threads, progress)
         radii, lowered, blocks = found.radius.copy(), np.zeros(len(found)), []
-        for i, (more, proof) in enumerate(proofs):
+        for i, (_, proof) in enumerate(proofs):
             if proof or not radii[i] > 0:
                 radii[i] = max(radii[i] * LOWERED, 0.0)
         indices = range(len(found)) if numbers is None else map(int, numbers)
@@ -141,11 +142,12 @@ class Recorder:
         radius = found.radius * LOWERED
         low, high = first_box(*asked, radius)
         rows = np.flatnonzero((radius > 0) & (low < high).all(axis=1))
-        parts = (asked.features, asked.weight, low, high, found.predicted, radius)
-        own = (np.ascontiguousarray(part[rows]) for part in parts)
+        near = np.where(np.isfinite(found.upper)[:, None], found.witness, asked.features)
+        parts = (asked.features, asked.weight, low, high, found.predicted, radius, near)
+        *own, point = (np.ascontiguousarray(part[rows]) for part in parts)
         claims = Claims._make((*own, float(self.norm), self.floor))
         workers = usable_cores() if threads is None else checked_count("threads", threads)
-        trees = dict(zip(rows.tolist(), self.trees.find(claims, workers, progress), strict=True))
+        trees = dict(zip(rows.tolist(), self.trees.find(claims, point, workers, progress), strict=True))
         fine = np.isfinite(found.upper) & (found.witness * FINEST_WITNESS % 1 == 0).all(axis=1)
         known, boxes = fine.tolist(), np.concatenate([low, high], axis=1)
         proofs: list[tuple[dict[str, Any], dict[str, Floats]]] = []
@@ -178,7 +180,7 @@ class DenseTrees:
     def __init__(self, problem: Problem) -> None:
         self.heads, self.rounding = laid_out(problem), problem.rounding
 
-    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
+    def find(self, claims: Claims, near: Floats, threads: int, progress: bool | None) -> list[Tree | None]:
         """By the compiled search, a few rows at a time."""
         found: list[Tree | None] = [None] * len(claims.x0)
 
@@ -214,14 +216,14 @@ class AffineTrees:
     def __init__(self, problem: AffineProblem) -> None:
         self.problem, self.rounding = problem, problem.rounding
 
-    def find(self, claims: Claims, threads: int, progress: bool | None) -> list[Tree | None]:
+    def find(self, claims: Claims, near: Floats, threads: int, progress: bool | None) -> list[Tree | None]:
         """One leaf for each rival."""
         rows = zip(*claims[:6], strict=True)
         return [self._leaves(Claim._make((*row, claims.norm, claims.floor))) for row in rows]
 
     def _leaves(self, claim: Claim) -> Tree | None:
         weight, bias, d = self.problem.weight, self.problem.bias, claim.x0.size
-        tags, hints, used = np.empty(len(bias) - 1, np.uint8), np.empty((len(bias) - 1) * (2 * d + 1), np.float32), 0
+        tags, hints, used = np.empty(len(bias) - 1, np.uint8), np.empty((len(bias) - 1) * (d + 1), np.float32), 0
         rivals = [k for k in range(len(bias)) if k != claim.predicted]
         for place, k in enumerate(rivals):
             slope = weight[claim.predicted] - weight[k]
@@ -230,6 +232,64 @@ class AffineTrees:
                 return None
             tags[place], used = tag, used + written
         return tags, hints[:used]
+
+
+class SumTrees:
+    """Of a sum with terms: boxes are halved, and within each the terms by themselves."""
+
+    def __init__(self, problem: SumProblem) -> None:
+        self.problem, self.rounding = problem, problem.rounding
+
+    def find(self, claims: Claims, near: Floats, threads: int, progress: bool | None) -> list[Tree | None]:
+        """Row by row."""
+        rows = [Claim._make((*row[:6], claims.norm, claims.floor)) for row in zip(*claims[:6], strict=True)]
+        found = []
+        with Bar("writing proofs", total=len(rows), progress=progress) as bar:
+            for i, (row, point) in enumerate(zip(rows, near, strict=True)):
+                bar.update(i)
+                found.append(self._of(row, point))
+        return found
+
+    def _of(self, claim: Claim, near: Floats) -> Tree | None:
+        problem, tags, hints = self.problem, [], []
+        for k in range(len(problem.bias)):
+            if k != claim.predicted:
+                constant = float(problem.bias[claim.predicted] - problem.bias[k])
+                slope = problem.weight[claim.predicted] - problem.weight[k]
+                tree = SumTree(slope, constant, _groups(problem, claim.predicted, k), claim, near).write(MOST_BOXES)
+                if tree is None:
+                    return None
+                tags += tree[0]
+                hints += tree[1]
+        return np.array(tags, np.uint8), np.array(hints, np.float32)
+
+
+def _groups(problem: SumProblem, ahead: int, behind: int) -> list[Group]:
+    """The terms of a margin, those of the same degrees together."""
+    margin = problem.coefficients[ahead] - problem.coefficients[behind]
+    found: dict[tuple[int, ...], list[int]] = {}
+    for term in range(len(problem.begin) - 1):
+        found.setdefault(tuple(problem.sizes[problem.place[term] : problem.place[term + 1]]), []).append(term)
+    groups = []
+    for sizes, terms in found.items():
+        axes = np.array([problem.axes[problem.place[t] : problem.place[t + 1]] for t in terms])
+        parts = np.array([margin[problem.begin[t] : problem.begin[t + 1]].reshape(sizes) for t in terms])
+        groups.append(Group(np.array(terms), axes, parts))
+    return groups
+
+
+def _trees(search: Search, norm: float) -> Trees:
+    if isinstance(search, DenseSearch):
+        return DenseTrees(search.problem)
+    if isinstance(search, AffineSearch):
+        return AffineTrees(search.problem)
+    assert isinstance(search, SumSearch)
+    if norm not in (2.0, math.inf):
+        raise ValueError(
+            f"expected the norm 2 or inf with proof for a sum with terms, got {norm:g}; certify without proof, or in "
+            "one of these norms"
+        )
+    return SumTrees(search.problem)
 
 
 def first_box(x0: Floats, weight: Floats, lower: Floats, upper: Floats, radius: Floats) -> tuple[Floats, Floats]:

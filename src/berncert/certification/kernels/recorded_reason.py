@@ -179,15 +179,10 @@ def affine_leaf(slope: Floats, bias: float, claim: Claim, hints: Any) -> tuple[i
     if length(t, p) > r * (1.0 + ROOM):
         return FAR, 0
     gap = middle - claim.floor
-    for j in range(d):
-        exact = along[j]
-        along[j] = np.float64(np.float32(exact))
-        gap -= abs(exact - along[j])
     nearest(centre, half, along, gap, p, rates, t)
     multiplier = support(t, centre, half, along, p, z)
     if plane_bound(centre, half, along, gap, p, z, multiplier) > r * (1.0 + ROOM):
-        written = append(hints, along, 0)
-        written = append(hints, z, written)
+        written = append(hints, z, 0)
         hints[written] = multiplier
         return AFFINE, written + 1
     return 0, 0
