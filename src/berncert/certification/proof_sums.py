@@ -40,7 +40,7 @@ DEEPEST = 14
 """Halvings of a term by itself, for each of its axes."""
 DEEPEST_BOX = 100
 MOST_BOXES = 500
-"""For each row."""
+"""For each rival of a row."""
 
 
 class Group(NamedTuple):
