@@ -38,6 +38,18 @@ class Bends(NamedTuple):
     slack: Any
 
 
+class Windows(NamedTuple):
+    """Of entries that are maxima: the weights of what they take, in the order of their rows, for each image.
+
+    Their lines have no slope of their own: at_zero only.
+    """
+
+    first: Any
+    """For each entry, where its weights begin; -1 if it is no maximum."""
+    lower: Any
+    upper: Any
+
+
 class Secants(NamedTuple):
     """For each image and entry: the middle and half of the slopes of secants from the centre, and the value there."""
 
@@ -238,7 +250,8 @@ def _hull_slope(x: Any, y: Any, side: float, middle: float, corners: Any) -> Any
 
 @exact
 def pull_patches(
-    jobs: Any, members: Any, target: Rows, slack: Any, rows: Rows, bends: Bends, offsets: Any, value_of: Any,
+    jobs: Any, members: Any, target: Rows, slack: Any, rows: Rows, bends: Bends, windows: Windows, offsets: Any,
+    value_of: Any,
     dual: float, x: Any, starts: Any, rates: Any,
 ) -> None:  # fmt: skip
     """Write bounds of the target's entries: for each job (image, from, to), of those members.
@@ -287,6 +300,26 @@ def pull_patches(
                 a, at = bends.lower_slope[n, g], bends.lower_at_zero[n, g]
                 b, up = bends.upper_slope[n, g], bends.upper_at_zero[n, g]
                 lost, bias = bends.slack[n, g], rows.bias[g]
+                if windows.first[g] >= 0:
+                    for c in range(width):
+                        constant[c] += own[c] * (at if own[c] > 0 else up)
+                    for k in range(rows.first[g], rows.first[g + 1]):
+                        place_of = windows.first[g] + k - rows.first[g]
+                        a, b = windows.lower[n, place_of], windows.upper[n, place_of]
+                        if a == 0.0 and b == 0.0:
+                            continue
+                        i = rows.index[k]
+                        s = slot[i]
+                        if s < 0:
+                            touched[offsets[value_of[i]] + counts[value_of[i]]] = i
+                            counts[value_of[i]] += 1
+                            s = slot[i] = used
+                            used += 1
+                            sums[s, :width] = 0.0
+                        into = sums[s]
+                        for c in range(width):
+                            into[c] += own[c] * (a if own[c] > 0 else b)
+                    continue
                 if a == 0.0 and b == 0.0:
                     if at != 0.0 or up != 0.0:
                         for c in range(width):

@@ -17,11 +17,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from berncert.extractor.bounds.local import AffineBounds, LocalValue, flat, gamma, rounded_lines
+from berncert.extractor.bounds.local import AffineBounds, LocalValue, flat, gamma, maximum_lines, rounded_lines
 from berncert.extractor.frozen import FrozenNetwork
-from berncert.extractor.line_kernels import COLUMNS, Bends, Rows, pull_patches
+from berncert.extractor.line_kernels import COLUMNS, Bends, Rows, Windows, pull_patches
 from berncert.extractor.operations.base import Affine
 from berncert.extractor.operations.entrywise import Relaxed
+from berncert.extractor.operations.pooling import Maximum
 from berncert.foundation.arguments import dual_norm
 from berncert.foundation.arrays import Ints
 
@@ -68,7 +69,10 @@ class Patches:
         """`wanted`: the numbers of the values that may be bounded so; `in` says which are."""
         self.network = network
         bent = [i for i, step in enumerate(network.steps, start=1) if not isinstance(step.operation, Affine)]
-        self.sources = [0, *bent]
+        # what maxima take counts as the result of a function that changes nothing
+        maxima = [step for step in network.steps if isinstance(step.operation, Maximum)]
+        self.plain = {i for step in maxima for i in step.inputs} - {0, *bent}
+        self.sources = sorted({0, *bent, *self.plain})
         sizes = [math.prod(network.shapes[i]) for i in self.sources]
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.rows: dict[int, AffineRows] = {}
@@ -89,14 +93,15 @@ class Patches:
         pull_patches(
             *self._jobs(number, flat(wanted, 1).numpy()),
             self.rows[number].kernel_rows(), self._rounding(number, values).numpy(), self._kernel_rows,
-            self._bends(values, count), self.offsets[:count], value_of, dual_norm(value.norm),
+            self._bends(values, count), self._windows(values, count), self.offsets[:count], value_of,
+            dual_norm(value.norm),
             image.numpy(), starts.numpy(), rates.numpy(),
         )  # fmt: skip
         return AffineBounds(starts, rates)
 
     def _before(self, number: int) -> int:
-        """How many of the sources come before this value, which may be one itself."""
-        return sum(source <= number for source in self.sources)
+        """How many of the sources this value is written in: the last may be the value itself, if it was bent."""
+        return sum(source < number or (source == number and source not in self.plain) for source in self.sources)
 
     def _jobs(self, number: int, wanted: Any) -> tuple[Ints, Ints]:
         """(images, from, to) of the members, entries that depend on the same: at most so many together."""
@@ -119,7 +124,16 @@ class Patches:
         parts = [[torch.zeros_like(pixels)] * 5]
         for source in self.sources[1:count]:
             step, value = self.network.steps[source - 1], values[source]
-            if isinstance(step.operation, Relaxed):
+            if source in self.plain:
+                one, zero = torch.ones_like(flat(value.centre, 1)), torch.zeros_like(flat(value.centre, 1))
+                parts.append([one, zero, one, zero, self._rounding(source, values)])
+            elif isinstance(step.operation, Maximum):
+                (taken,) = step.inputs
+                most = maximum_lines(self.indices[source], values[taken])
+                slack = gamma(self.indices[source].numel() + math.prod(values[taken].shape)) * most.largest
+                zero = torch.zeros_like(most.at_zero)
+                parts.append([zero + 1, zero - slack[:, None], zero + 1, most.at_zero + slack[:, None], zero])
+            elif isinstance(step.operation, Relaxed):
                 (taken,) = step.inputs
                 lines, slack = step.operation.lines(values[taken]), self._rounding(taken, values)
                 parts.append([*rounded_lines(lines, values[taken]), slack])
@@ -129,19 +143,62 @@ class Patches:
                 parts.append([zero, low, zero, high, zero])
         return Bends(*(torch.cat([part[k] for part in parts], dim=1).numpy() for k in range(5)))
 
+    def _windows(self, values: Sequence[LocalValue], count: int) -> Windows:
+        """The weights of maxima, for the entries of the first sources."""
+        first, at = np.full(int(self.offsets[count]), -1, np.int64), 0
+        nothing = torch.zeros(len(values[0].centre), 0, dtype=torch.float64)
+        lower, upper = [nothing], [nothing]
+        for source in self.sources[1:count]:
+            if source not in self.indices:
+                continue
+            index = self.indices[source]
+            lines = maximum_lines(index, values[self.network.steps[source - 1].inputs[0]])
+            taken = index >= 0
+            a, b = self._span(source)
+            ends = taken.sum(dim=1).cumsum(dim=0).numpy()
+            first[a:b] = at + ends - taken.sum(dim=1).numpy()
+            at += int(ends[-1])
+            lower.append(lines.lower[:, taken])
+            upper.append(lines.upper[:, taken])
+        return Windows(first, torch.cat(lower, dim=1).numpy(), torch.cat(upper, dim=1).numpy())
+
+    @cached_property
+    def indices(self) -> dict[int, Tensor]:
+        """For the sources that are maxima: the entries of what they take."""
+        found = {}
+        for source in self.sources[1:]:
+            step = self.network.steps[source - 1]
+            if isinstance(step.operation, Maximum):
+                found[source] = step.operation.index(self.network.shapes[step.inputs[0]])
+        return found
+
+    def _matrix(self, source: int) -> Any:
+        """The sparse rows of what the function with this result takes; None where it counts as a constant."""
+        if source in self.indices:
+            index, (a, _) = self.indices[source], self._span(self.network.steps[source - 1].inputs[0])
+            taken = (index >= 0).numpy()
+            ends = np.concatenate([[0], taken.sum(axis=1).cumsum()])
+            columns = index.numpy()[taken] + a
+            shape = (len(index), int(self.offsets[-1]))
+            return sparse.csr_array((np.ones(len(columns)), columns, ends), shape=shape)
+        rows = self.rows.get(self._taken(source))
+        return None if rows is None else rows.matrix
+
     @cached_property
     def _kernel_rows(self) -> Rows:
         """For each entry of the sources, the row of what its function takes; none where it counts as a constant."""
         columns = int(self.offsets[-1])
         matrices, biases = [], []
         for source, size in zip(self.sources, np.diff(self.offsets), strict=True):
-            rows = self.rows.get(self._taken(source))
-            matrices.append(sparse.csr_array((int(size), columns)) if rows is None else rows.matrix)
+            matrix, rows = self._matrix(source), self.rows.get(self._taken(source))
+            matrices.append(sparse.csr_array((int(size), columns)) if matrix is None else matrix)
             biases.append(np.zeros(size) if rows is None else rows.bias.numpy())
         return _kernel_rows(sparse.vstack(matrices, format="csr"), np.concatenate(biases))
 
     def _taken(self, source: int) -> int:
         """The value that the function with this result takes, if lines enclose it; else -1."""
+        if source in self.plain:
+            return source
         if source == 0 or not isinstance(self.network.steps[source - 1].operation, Relaxed):
             return -1
         return self.network.steps[source - 1].inputs[0]
@@ -160,9 +217,8 @@ class Patches:
         found = along[number]
         for source in reversed(self.sources[1 : self._before(number)]):
             a, b = self._span(source)
-            here = found[:, a:b]
-            if self._taken(source) in along:
-                matrix = along[self._taken(source)]
+            here, matrix = found[:, a:b], self._matrix(source)
+            if matrix is not None:
                 products += int(here.sum(axis=0) @ np.diff(matrix.indptr))
                 if products > MOST_PRODUCTS:
                     return False
@@ -185,7 +241,7 @@ class Patches:
         for rows in torch.split(unit, max(1, AT_ONCE * entries // self._dense_size(number))):
             pending, bias = {number: rows}, rows.new_zeros(len(rows))
             for i in range(number, 0, -1):
-                if i not in pending or i in self.sources:
+                if i not in pending or (i in self.sources and (i != number or i not in self.plain)):
                     continue
                 step, own = self.network.steps[i - 1], pending.pop(i)
                 assert isinstance(step.operation, Affine)
@@ -201,26 +257,32 @@ class Patches:
             ]
             parts.append(sparse.hstack(blocks, format="csr"))
             biases.append(bias)
-        gain, offset, terms = self._sizes[number]
+        gain, offset, terms = self._sizes[1][number]
         matrix = sparse.vstack(parts, format="csr")
         return AffineRows(matrix, torch.cat(biases), gain.flatten(), offset.flatten(), terms + int(self.offsets[-1]))
 
     @cached_property
-    def _sizes(self) -> list[tuple[Tensor, Tensor, int]]:
-        """Of each value: its size for numbers of magnitude 1, what constants add, and how many terms are added up."""
+    def _sizes(self) -> tuple[list[tuple[Tensor, Tensor, int]], list[tuple[Tensor, Tensor, int]]]:
+        """Of each value: its size for numbers of magnitude 1, what constants add, and how many terms are added up.
+
+        As those who take it see it, where a source counts as such numbers itself; and as it is written out.
+        """
         found: list[tuple[Tensor, Tensor, int]] = []
+        own: list[tuple[Tensor, Tensor, int]] = []
         for number, shape in enumerate(self.network.shapes):
-            if number in self.sources:
-                found.append((torch.ones(1, *shape, dtype=torch.float64), torch.zeros(1, *shape).double(), 1))
-                continue
+            size = (torch.ones(1, *shape, dtype=torch.float64), torch.zeros(1, *shape).double(), 1)
             step = self.network.steps[number - 1]
-            assert isinstance(step.operation, Affine)
-            taken = [self.network.shapes[i] for i in step.inputs]
-            gains, offsets, terms = zip(*(found[i] for i in step.inputs), strict=True)
-            gain, offset = step.operation.absolute(*gains), step.operation.absolute(*offsets)
-            offset = offset + step.operation.at_zero(*taken).abs()
-            found.append((gain * WIDER, offset * WIDER, sum(terms) + step.operation.terms(*taken)))
-        return found
+            if number not in self.sources or number in self.plain:
+                assert isinstance(step.operation, Affine)
+                taken = [self.network.shapes[i] for i in step.inputs]
+                gains, offsets, terms = zip(*(found[i] for i in step.inputs), strict=True)
+                gain, offset = step.operation.absolute(*gains), step.operation.absolute(*offsets)
+                offset = offset + step.operation.at_zero(*taken).abs()
+                size = (gain * WIDER, offset * WIDER, sum(terms) + step.operation.terms(*taken))
+            own.append(size)
+            source = number in self.sources
+            found.append((torch.ones_like(size[0]), torch.zeros_like(size[1]), 1) if source else size)
+        return found, own
 
 
 def _kernel_rows(matrix: Any, bias: Any) -> Rows:

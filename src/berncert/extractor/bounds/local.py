@@ -273,7 +273,19 @@ def _grid(function: Callable[[Tensor], Tensor], interval: Interval, shape: Curve
     return points, values, shape.bend * widest.square() / 8 * (1 + 1e-9)
 
 
-def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
+class MaximumLines(NamedTuple):
+    """Of maxima (N, outputs) of k entries each: at least that of `lower`, (N, outputs, k), and at most upper . v + at.
+
+    No number on the way is more than `largest`, (N,).
+    """
+
+    lower: Tensor
+    upper: Tensor
+    at_zero: Tensor
+    largest: Tensor
+
+
+def maximum_lines(index: Tensor, value: LocalValue) -> MaximumLines:
     """For the greatest of some entries of the value, whose numbers are a row of `index`, -1 for none.
 
     With l, u their limits and a the first entry whose l is the greatest, or as good as that: the maximum is at least
@@ -295,6 +307,13 @@ def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
     constant = (at_middle > top + near) & rivals.any(dim=2)
     slopes = torch.where(constant[..., None], 0.0, chosen + extra)
     at_zero = torch.where(constant, top, -(extra * least).sum(dim=2))
+    largest = value.interval.size * (2 + 2 * extra.sum(dim=2).amax(dim=1))
+    return MaximumLines(chosen, slopes, at_zero, largest)
+
+
+def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
+    """By the lines of maxima."""
+    chosen, slopes, at_zero, largest = maximum_lines(index, value)
     wide = flat(rows, 2)
     positive = wide.clamp(min=0)
     negative = wide - positive
@@ -302,7 +321,6 @@ def through_maxima(rows: Tensor, index: Tensor, value: LocalValue) -> Pulled:
     entries = math.prod(value.shape)
     pulled = rows.new_zeros(*rows.shape[:2], entries + 1)  # the last one for -1
     pulled.index_add_(2, index.flatten() % (entries + 1), flat(parts, 2))
-    largest = value.interval.size * (2 + 2 * extra.sum(dim=2).amax(dim=1))
     slack = gamma(wide.shape[2] + index.numel()) * largest
     return Pulled(
         (pulled[..., :-1].reshape(*rows.shape[:2], *value.shape),), less(total(negative, at_zero), rows, slack)

@@ -36,7 +36,11 @@ class Maximum(Layer):
         return Interval(*(self.evaluate(side) for side in values[0].interval))
 
     def pull_back(self, rows: Tensor, result: LocalValue, *values: LocalValue) -> Pulled:
-        return through_maxima(rows, window_index(values[0].shape, *self.axes(values[0].shape)), values[0])
+        return through_maxima(rows, self.index(values[0].shape), values[0])
+
+    def index(self, shape: Shape) -> Tensor:
+        """(outputs, k): the numbers of the entries that each output is the maximum of, -1 for none."""
+        return window_index(shape, *self.axes(shape))
 
 
 def window_index(shape: Shape, heights: list[range], widths: list[range]) -> Tensor:
