@@ -130,12 +130,20 @@ def tables(records: list[dict[str, Any]], dataset: str, norm: float) -> list[Sec
     ]
     proven, beside = ([Column(f"{r:.4g}", f"{r:.3g}", cell(r), str) for r in radii] for cell in (_all, _few))
     part = f" ({chosen[0]['part']})" if chosen[0]["part"] else ""
-    few = f"Percent of the first {chosen[0]['attacked_images']}: proven / correct under PGD."
+    few = f"Percent of the first {_attacked(chosen)}: proven / correct under PGD."
     return [
         Section.of(title, f"{title}: proven", f"Percent of {chosen[0]['images']} images{part}.",
                    names + proven + rest, chosen),
         Section.of(f"{title}-attacked", f"{title}: beside an attack", few, names + beside, chosen),
     ]  # fmt: skip
+
+
+def _attacked(chosen: list[dict[str, Any]]) -> str:
+    """How many images were attacked; of each model, if not of all the same."""
+    counts = {r["attacked_images"] for r in chosen}
+    if len(counts) == 1:
+        return str(counts.pop())
+    return "images, " + ", ".join(f"{r['attacked_images']} of {r['label']}" for r in chosen)
 
 
 def _all(radius: float) -> Any:

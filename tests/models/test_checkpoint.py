@@ -388,3 +388,7 @@ def test_every_shipped_checkpoint_loads(name: str) -> None:
 
 def test_the_checkpoints_of_the_package_have_a_place() -> None:
     assert str(checkpoint.SHIPPED).endswith("checkpoints")
+
+
+def test_the_documentation_of_load_names_every_shipped_model() -> None:
+    assert all(f'"{name}"' in str(load.__doc__) for name in shipped_models())

@@ -180,8 +180,8 @@ def checkpoint_of(model: Classifier, path: Path, source: Mapping[str, Any]) -> C
 def load(path: str | PathLike[str], *, base: bool = False) -> Any:
     """Load the model of a file, or one that is shipped with the package, in evaluation mode.
 
-    Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf", "cifar10" and "svhn". The model computes what the
-    saved one computes. `base=True` loads it with its head as it was before smoothing.
+    Shipped are "digits", "mnist", "mnist-large-radius", "mnist-linf", "cifar10", "cifar10-linf", "svhn" and "cifar100".
+    The model computes what the saved one computes. `base=True` loads it with its head as it was before smoothing.
 
     Example:
         >>> import berncert
