@@ -172,6 +172,15 @@ class PatchedMaxima(nn.Module):
         return self.last(x.mean(dim=[2, 3]))
 
 
+def test_what_a_maximum_takes_is_bounded_everywhere_not_only_where_it_bends() -> None:
+    network = frozen(PatchedMaxima(), (1, 34, 34))
+    names = [type(step.operation).__name__ for step in network.steps]
+    assert names[:4] == ["Convolution", "MaximumPool", "Convolution", "Activation"]
+    tightened = LocalReach(network, math.inf).tightened
+    assert tightened[3] is None  # a ReLU takes it, but a maximum takes the result
+    assert 4 not in tightened
+
+
 @pytest.mark.parametrize("norm", NORMS)
 def test_bounds_along_patches_go_through_maxima(norm: float) -> None:
     network = frozen(PatchedMaxima(), (1, 34, 34))

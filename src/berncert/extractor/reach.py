@@ -240,7 +240,7 @@ def _step_bounds(network: FrozenNetwork, norms: tuple[float, ...]) -> tuple[list
 
 
 def _tightened(network: FrozenNetwork) -> dict[int, tuple[float, ...] | None]:
-    """The affine values that a function which is not affine takes, after another such function.
+    """The values that a function which is not affine takes, after another such function.
 
     With the kinks of the functions that take one, if those are affine in between: only where an entry may be on both
     sides of a kink it matters how far it moves.
@@ -256,8 +256,10 @@ def _tightened(network: FrozenNetwork) -> dict[int, tuple[float, ...] | None]:
         shape = operation.shape_of_curve if isinstance(operation, Relaxed) else None
         kinks = shape.kinks if shape is not None and not shape.bend else None
         for i in bent.intersection(step.inputs):
-            if not isinstance(network.steps[i - 1].operation, Affine):  # it is known from what was bent
-                continue
-            known = found.get(i, ())
-            found[i] = None if kinks is None or known is None else (*known, *kinks)
+            taken, where = i, kinks
+            while taken in bent and isinstance(network.steps[taken - 1].operation, Relaxed):
+                (taken,), where = network.steps[taken - 1].inputs, None  # its range is that of what it takes
+            if taken in bent:
+                known = found.get(taken, ())
+                found[taken] = None if where is None or known is None else (*known, *where)
     return found
