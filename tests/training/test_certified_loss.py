@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import berncert
 from berncert.extractor import build
-from berncert.polynomial import SmoothedHead, smooth
+from berncert.polynomial import SmoothedHead, SumHead, smooth
+from berncert.polynomial.norms import row_norms
 from berncert.training.certified_loss import attacked_features, enclosed_logits, raised_logits
 from berncert.training.feature_box import FeatureBox
 
@@ -111,6 +112,29 @@ def test_attacked_features_stay_within_radius_and_cube_and_raise_the_loss(
     assert ((moved >= 0) & (moved <= 1)).all()
     before, after = (F.cross_entropy(head(y), labels, reduction="none") for y in (x, moved))
     assert float(after.mean() - before.mean()) >= (1e-4 if radius else -1e-12)
+
+
+@pytest.mark.parametrize("size", [0.001, 1.0, 16.0])
+@pytest.mark.parametrize("norm", [1.0001, 1.01, 1.05, 40.0, 1e6])
+def test_a_norm_near_1_or_a_large_one_has_its_radius_in_single_precision_too(norm: float, size: float) -> None:
+    random = np.random.default_rng(2)
+    head = SmoothedHead((size * random_head(random, 4, (2, 2, 2)).coefficients).float())
+    weight = size * torch.from_numpy(random.normal(size=(4, 3))).float()
+    x, labels = problem()
+    for one in (head, SumHead(weight, torch.zeros(4))):
+        for radius in (0.01, 0.05):
+            gains = [
+                raised - logits
+                for logits, raised in (raised_logits(one, x.float(), labels, radius, p) for p in (1.0, norm, math.inf))
+            ]  # balls of larger norms hold those of smaller ones
+            assert (gains[1] >= gains[0] * (1 - 1e-4)).all()
+            assert (gains[1] <= gains[2] * (1 + 1e-4)).all()
+            features = x.float().requires_grad_()
+            berncert.certified_loss(features, labels, one, radius, norm, attack_steps=3).backward()
+            assert features.grad is not None
+            assert features.grad.isfinite().all()
+    moved = attacked_features(head, x.float(), labels, 0.05, norm, 0.5, 5) - x.float()
+    assert (row_norms(moved, norm) <= 0.05 * (1 + 1e-4)).all()
 
 
 def test_attacked_features_of_an_affine_head_with_two_classes_reach_the_worst_case() -> None:

@@ -274,6 +274,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "odd width": ({"width": 5}, "expected an even number of channels"),
     "no such data": ({"dataset": "moonz"}, "expected one of moons, "),
     "local in l2": ({"route": "local"}, "expected norm = inf, no attack_steps and float32 with route='local'"),
+    "local of weights at a norm": (
+        {"route": "local", "norm": float("inf")}, "expected a network that intervals pass .*lipschitz construction"),
+    "local of distances": (
+        {"route": "local", "norm": float("inf"), "architecture": "distnet"}, "expected a network that intervals pass"),
     "side of no cube": ({"construction": "paper", "objective": "plain"}, "expected .*side"),
 }  # fmt: skip
 
@@ -315,7 +319,7 @@ def test_a_loss_that_is_no_number_is_an_error_and_the_last_checkpoint_is_kept(tm
     poisoned.images[7] = torch.nan
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda *args, **kwargs: poisoned)
-        with pytest.raises(FloatingPointError, match="expected a finite loss, got nan in epoch 2"):
+        with pytest.raises(FloatingPointError, match="expected the loss to stay finite, got nan in epoch 2"):
             run(settings, tmp_path)
     assert before == {name: (tmp_path / name).read_bytes() for name in before}
     run(settings, tmp_path)
@@ -323,7 +327,7 @@ def test_a_loss_that_is_no_number_is_an_error_and_the_last_checkpoint_is_kept(tm
 
 @pytest.mark.parametrize("changes", [{}, {"head": "affine"}, PAPER], ids=["identity", "affine", "paper"])
 def test_steps_that_are_far_too_large_are_an_error_that_says_so(changes: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"expected a finite loss.*lower lr"):
+    with pytest.raises(FloatingPointError, match=r"expected the loss to stay finite.*lower lr"):
         run(recipe(**{**changes, "optimizer": "sgd", "lr": 1e30, "schedule": "constant"}), tmp_path)
 
 

@@ -97,7 +97,7 @@ def run_one(arguments: argparse.Namespace, recipe: recipes.Recipe) -> None:
     console = output.console()
     settings = recipe.training
     work = f"{settings.objective} training of {recipe.model.architecture} on {recipe.data.dataset}"
-    console.print(f"{recipe.name}: {recipe.about}\n{work}, {settings.epochs} epochs, into {folder}")
+    console.print(f"{recipe.name}: {recipe.about}\n{work}, {_epochs(settings.epochs)}, into {folder}")
     rows: list[dict[str, float]] = []
 
     def print_epoch(row: dict[str, float]) -> None:
@@ -121,6 +121,10 @@ def run_one(arguments: argparse.Namespace, recipe: recipes.Recipe) -> None:
     console.print(f"the model: {path}; in Python: berncert.load({str(path)!r})")
 
 
+def _epochs(count: int) -> str:
+    return f"{count} epoch{'s' * (count != 1)}"
+
+
 def run_sweep(arguments: argparse.Namespace, recipe: recipes.Recipe) -> None:
     """Train with every choice of the settings, print a line for each training, and a table."""
     from berncert.foundation.settings import parsed
@@ -128,7 +132,7 @@ def run_sweep(arguments: argparse.Namespace, recipe: recipes.Recipe) -> None:
 
     over, console = _swept(arguments), output.console()
     folder = chosen_folder(arguments.out, Path("runs") / f"{recipe.name}-sweep")
-    console.print(f"{recipe.name}: {recipe.about}\n{recipe.training.epochs} epochs each, into {folder}")
+    console.print(f"{recipe.name}: {recipe.about}\n{_epochs(recipe.training.epochs)} each, into {folder}")
     sweep = execute_sweep(
         recipe, folder, over, seeds=1 if arguments.seeds is None else parsed(arguments.seeds, int),
         data_dir=arguments.data_dir, device=arguments.device, threads=arguments.threads, engine=arguments.engine,

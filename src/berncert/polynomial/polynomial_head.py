@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from berncert.polynomial.bernstein import enclose, restrict_rows
 from berncert.polynomial.fidelity import Fidelity
+from berncert.polynomial.norms import row_norms
 
 
 class Term(NamedTuple):
@@ -129,8 +130,7 @@ class PolynomialHead(nn.Module):
         """Logits (N, K), and how fast each gains on the label's, (N, K): the dual norm of the difference of slopes."""
         logits, slopes = self.linearise(features)
         own = slopes.gather(1, labels[:, None, None].expand(-1, 1, slopes.shape[2]))
-        gains: Tensor = torch.linalg.vector_norm(slopes - own, dual, dim=2)
-        return logits, gains
+        return logits, row_norms(slopes - own, dual)
 
     def greatest_lead(self, lower: Tensor, upper: Tensor, labels: Tensor) -> Tensor:
         """(N, K): no logit exceeds the label's by more on its row's box [lower, upper], (N, d) each, in the cube.

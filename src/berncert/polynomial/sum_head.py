@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Self
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from berncert.polynomial import bernstein
 from berncert.polynomial.head import SmoothedHead, smooth
+from berncert.polynomial.norms import row_norms
 from berncert.polynomial.polynomial_head import PolynomialHead, Term, check_coefficients, check_finite, check_numbers
 from berncert.polynomial.sampling import Head
 
@@ -151,8 +153,11 @@ class SumHead(PolynomialHead):
         x = self._checked(features)
         weight = self.weight.to(x.dtype)
         present, which = torch.unique(labels, return_inverse=True)
-        # not through products of matrices, which would lose the difference of classes that are nearly the same
-        apart = torch.cdist(weight[present], weight, p=dual, compute_mode="donot_use_mm_for_euclid_dist")
+        if dual in (1.0, 2.0, math.inf):
+            # not through products of matrices, which would lose the difference of classes that are nearly the same
+            apart = torch.cdist(weight[present], weight, p=dual, compute_mode="donot_use_mm_for_euclid_dist")
+        else:  # in which powers would overflow or vanish
+            apart = torch.stack([row_norms(weight - own, dual) for own in weight[present]])
         return self(x), apart[which]
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from berncert.foundation.arguments import checked_index, checked_norm, dual_norm, is_real
 from berncert.polynomial import PolynomialHead
+from berncert.polynomial.norms import row_norms
 from berncert.training.feature_box import FeatureBox
 
 ROUNDED = 0.05
@@ -151,14 +152,14 @@ def _steepest(slope: Tensor, norm: float) -> Tensor:
     if norm == 1:
         return slope.sign() * F.one_hot(slope.abs().argmax(dim=1), slope.shape[1])
     dual = dual_norm(norm)
-    size: Tensor = slope.abs() / torch.linalg.vector_norm(slope, dual, dim=1, keepdim=True).clamp_min(1e-30)
+    size: Tensor = slope.abs() / row_norms(slope, dual)[:, None].clamp_min(1e-30)
     return slope.sign() * size ** (dual - 1)
 
 
 def _back_in_ball(offset: Tensor, radius: float, norm: float) -> Tensor:
     if norm == math.inf:
         return offset.clamp(-radius, radius)
-    length: Tensor = torch.linalg.vector_norm(offset, norm, dim=1, keepdim=True)
+    length = row_norms(offset, norm)[:, None]
     return offset * (radius / length.clamp_min(1e-12)).clamp(max=1)
 
 

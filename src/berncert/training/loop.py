@@ -153,7 +153,7 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     model = build_model(recipe, tuple(training.images.shape[1:]), len(training.classes)).to(device)
     if recipe.training.objective == "certified":  # an error, before the training starts, if the network does not fit
         if recipe.training.route == "local":
-            feature_box(copy.deepcopy(model.extractor).eval(), training.images[:1].to(device), 0.0)
+            _check_intervals(recipe, model.extractor, training.images[:1].to(device))
         else:
             objectives.feature_radius(model, 0.0, recipe.training.norm)
     if recipe.training.start is not None:
@@ -165,6 +165,18 @@ def _initial_state(recipe: Recipe, training: Dataset, device: torch.device) -> S
     average = Average(model, recipe.training.ema) if recipe.training.ema else None
     optimizer = OPTIMIZERS[recipe.training.optimizer](groups, recipe.training)
     return State(model, optimizer, average, describe_images(training))
+
+
+def _check_intervals(recipe: Recipe, extractor: nn.Module, image: Tensor) -> None:
+    """Raise a ValueError unless intervals pass the network as it is while it is trained."""
+    try:
+        feature_box(copy.deepcopy(extractor).train(), torch.cat([image, image]), 0.0)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "expected a network that intervals pass while it is trained with route='local', got "
+            f"{recipe.model.architecture} in the {recipe.model.construction} construction: {error}; set "
+            "construction='ordinary', e.g. with architecture='cnn'"
+        ) from error
 
 
 def _parameter_groups(model: Classifier, head_lr: float) -> list[dict[str, Any]]:
@@ -236,7 +248,9 @@ def _descend(state: State, loss: Tensor, lr: float) -> float:
 
 def _diverged(state: State, value: float) -> FloatingPointError:
     kept = f"; the checkpoint of epoch {state.epoch} is kept" if state.epoch else ""
-    message = f"expected a finite loss, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature{kept}"
+    message = (
+        f"expected the loss to stay finite, got {value} in epoch {state.epoch + 1}; lower lr or raise temperature{kept}"
+    )
     return FloatingPointError(message)
 
 
