@@ -99,6 +99,15 @@ def test_no_power_overflows_or_vanishes_whatever_the_scale() -> None:
             assert all(part.isfinite().all() for part in gradients(found, x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [1e6, 1e9, 1e30, 1e308])
+def test_a_huge_p_is_l_inf_with_gradients_that_are_finite(p: float, dtype: torch.dtype) -> None:
+    x, weight = seeded(50, 20).to(dtype).requires_grad_(), seeded(7, 20).to(dtype) + 0.1
+    for found in (distances(x, weight, p), plain_distances(x, weight, p)):
+        torch.testing.assert_close(found, distances(x, weight), rtol=1e-5, atol=0)
+        assert all(part.isfinite().all() for part in gradients(found, x))
+
+
 def test_a_row_that_is_not_a_number_has_no_distance() -> None:
     x = seeded(3, 4)
     x[1, 2] = math.nan

@@ -20,6 +20,9 @@ INF = math.inf
 LEAST_BITS = 50.0
 """Powers are kept above 2^-50: what is smaller adds nothing, and products near the least float32, 2^-126, are slow."""
 TINY = 1e-30
+MOST = 2**20
+"""No power is greater. Ratios that are 1 but for a rounding stay near 1 with it, and the norm is that of l-inf to 1 in
+10^5 or less."""
 CHUNK = 2**26
 """The most differences that the plain path holds in memory at once."""
 
@@ -49,13 +52,13 @@ def _is_compiled(x: Tensor, weight: Tensor) -> bool:
 
 
 def cheap_norm(p: float) -> float:
-    """The largest p' <= p of the form 1 + 2^k or 1 + 3 * 2^k, but no less than 3; inf for inf.
+    """The largest p' <= p of the form 1 + 2^k or 1 + 3 * 2^k, but no less than 3 and no more than 1 + 2^20; inf for inf.
 
     Gradients then are powers p' - 1 = 2^k or 3 * 2^k, which take k and k + 2 multiplications.
     """
     if p == INF:
         return p
-    exponent = max(2, int(p - 1))
+    exponent = min(MOST, max(2, int(p - 1)))
     power = 1 << exponent.bit_length() - 1
     return float(1 + (power * 3 // 2 if 2 * exponent >= 3 * power else power))
 
