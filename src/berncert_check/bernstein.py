@@ -44,10 +44,10 @@ class Net:
         n - j rounds of D_j + low D_(j + 1). The differences E_j width^j are summed up to coefficients again.
         """
         n, inner, bits = self.sizes[axis] - 1, prod(self.sizes[axis + 1 :]), max(_dyadic(low), _dyadic(high))
-        starts = range(0, len(self.numbers), (n + 1) * inner)
-        rows = [[v for s in starts for v in self.numbers[s + k * inner : s + (k + 1) * inner]] for k in range(n + 1)]
         work = len(self.numbers) * n * (4096 + self.exponent + n * bits)
         stop(work > MOST_WORK, UnsupportedError("a degree that is too high for boxes as small as these"))
+        starts = range(0, len(self.numbers), (n + 1) * inner)
+        rows = [[v for s in starts for v in self.numbers[s + k * inner : s + (k + 1) * inner]] for k in range(n + 1)]
         start, width = int(low * (1 << bits)), int((high - low) * (1 << bits))
         for r in range(n):
             for k in range(n, r, -1):
@@ -128,10 +128,11 @@ class Sum:
         return Sum(self.middle + sum(s * (a + b - 1) for s, a, b in parts), [s * (b - a) for s, a, b in parts], terms)
 
 
-def net_of(coefficients: Sequence[Fraction], sizes: Sequence[int]) -> Net:
-    """The polynomial with these coefficients, which are dyadic."""
-    bits = max(map(_dyadic, coefficients))
-    return Net([int(c * (1 << bits)) for c in coefficients], bits, tuple(sizes))
+def net_of(coefficients: Sequence[float | Fraction], sizes: Sequence[int], exponent: int = 0) -> Net:
+    """The polynomial with these coefficients / 2^exponent. Every finite float is a whole number over a power of two."""
+    parts = [c.as_integer_ratio() for c in coefficients]
+    unit = max(1 << max(-exponent, 0), *(below for _, below in parts))  # so fine that no Net has a negative exponent
+    return Net([above * (unit // below) for above, below in parts], unit.bit_length() - 1 + exponent, tuple(sizes))
 
 
 def _dyadic(x: Fraction) -> int:

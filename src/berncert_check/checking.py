@@ -124,11 +124,11 @@ def _head(block: Block) -> Subject:
         stop(not 0 < len(set(axes)) == len(axes) == len(sizes) <= 250, ValueError("a term with other features"))
         m, n, count = len(axes), prod(sizes), count + classes * prod(sizes)
         stop(count > MOST_COEFFICIENTS, UnsupportedError(f"a head with more than {MOST_COEFFICIENTS} coefficients"))
-        parts = block.exact("coefficients" if dense else f"{number}.coefficients", classes * n)
+        parts = block.array("coefficients" if dense else f"{number}.coefficients", classes * n)
         underflows += m * (max(sizes) + 1)
         for k, own in enumerate(nets):
-            own.append((axes, net_of([c / scale for c in parts[k * n : (k + 1) * n]], sizes)))
-            largest = max(map(abs, parts[k * n : (k + 1) * n]))
+            own.append((axes, net_of(parts[k * n : (k + 1) * n], sizes, exponent)))
+            largest = Fraction(max(map(abs, parts[k * n : (k + 1) * n])))
             size[k] += largest
             errors[k] += (m * (4 * max(sizes) - 1) + (2 if dense else len(terms) + 4)) * largest
     stop(not dense and max(size) >= 2**1023, UnsupportedError("a head whose sums may be too large for float64"))

@@ -59,9 +59,7 @@ def root(x: Fraction, k: int) -> tuple[Fraction, Fraction]:
 
 def _integer_root(n: int, k: int) -> int:
     """The largest whole number whose k-th power is at most n, by bisection."""
-    if k == 1 or n < 2:
-        return n
-    low, high = 0, 1 << (n.bit_length() // k + 1)
+    low, high = (n, n + 1) if k == 1 else (0, 1 << (n.bit_length() // k + 1))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if middle**k <= n else (low, middle)

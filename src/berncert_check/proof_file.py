@@ -14,8 +14,9 @@ FORMAT, VERSION = "berncert-proof", 1
 KINDS = {b"HEAD": "HEAD", b"NET ": "NET", b"ROW ": "ROW", b"END ": "END"}
 TYPES = {"f8": ("d", 8), "f4": ("f", 4), "u1": ("B", 1)}
 HEXADECIMAL = re.compile(r"(-?)0x([01])(?:\.([0-9a-f]{1,13}))?p([+-]?[0-9]{1,4})")
-LARGEST_BLOCK = 1 << 27
-"""Bytes; what a block says of itself is never believed before it is seen that the file has as much."""
+LARGEST_BLOCK, LONGEST_TEXT = 1 << 27, 1 << 24
+"""Bytes; what a block says of itself is never believed before it is seen that the file has as much. A text takes twenty
+times its length in memory."""
 
 
 class UnusableError(Exception):
@@ -89,10 +90,10 @@ def read_blocks(path: Path) -> Iterator[Block]:
 def _parsed(kind: bytes, content: bytes) -> Block:
     """Content: the length of a JSON text as 4 bytes, the text, and the arrays that it lists, [name, type, count]."""
     try:
-        length = int.from_bytes(content[:4], "little")
-        fields = JSON.decode(content[4 : 4 + length].decode())
+        at = 4 + int.from_bytes(content[:4], "little")
+        stop(at > 4 + LONGEST_TEXT, ValueError(f"a text of more than {LONGEST_TEXT} bytes"))
+        fields = JSON.decode(content[4:at].decode())
         arrays: dict[str, Sequence[float]] = {}
-        at = 4 + length
         for name, code, count in fields.pop("arrays"):
             letter, size = TYPES[code]
             end = at + size * whole_number(count, "the length of an array", 0, LARGEST_BLOCK)

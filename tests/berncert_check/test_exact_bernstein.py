@@ -28,6 +28,14 @@ def some_net(*degrees: int) -> Net:
     return net_of([Fraction(v) for v in chance.normal(size=count)], [n + 1 for n in degrees])
 
 
+@pytest.mark.parametrize("exponent", [-1100, -53, -1, 0, 7, 1100])
+def test_coefficients_are_taken_exactly_and_divided_by_a_power_of_two(exponent: int) -> None:
+    given = [0.1, -3.0, 5e-324, 2.0**1000, 0, -0.0]
+    net = net_of(given, [6], exponent)
+    divided = [Fraction(v) / Fraction(2) ** exponent for v in given]
+    assert [Fraction(v, 1 << net.exponent) for v in net.numbers] == divided
+
+
 POINTS = [Fraction(k, 5) for k in range(6)]
 
 

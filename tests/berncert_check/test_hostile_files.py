@@ -58,6 +58,10 @@ def with_text(text: bytes) -> bytes:
         with_text(b'{"arrays": 5}'),
         with_text(b"[]"),
         with_text(b"\xff\xfe"),
+        with_text(b"\xef\xbb\xbf{}"),
+        with_text(b'{"arrays": [], "about": {"a": 1, "a": 1}}'),
+        with_text(b'{"arrays": [], "about": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
+        with_text(b'{"arrays": [], "about": [' + b"[]," * (1 << 23) + b"[]]}"),
     ],
 )
 def test_broken_blocks_are_unusable(tmp_path: Path, content: bytes) -> None:
@@ -72,7 +76,9 @@ def test_broken_blocks_are_unusable(tmp_path: Path, content: bytes) -> None:
         ("degrees", "2"), ("degrees", [True]), ("exponent", 10**9), ("exponent", -(10**9)), ("exponent", "1"),
         ("classes", 10**15), ("classes", -1), ("norm", "1e999999999"), ("norm", "3/0"), ("norm", "99999999/1"),
         ("norm", 2), ("norm", "1/2"), ("rounding", "0x0p0"), ("rounding", "inf"), ("rounding", "nan"),
-        ("rounding", "-0x1p9"), ("rounding", "0x1p99999999"), ("version", 2), ("version", True), ("head", ["dense"]),
+        ("rounding", "-0x1p9"), ("rounding", "0x1p99999999"), ("norm", "\uff12"), ("rounding", "0x1p\u0661"),
+        ("rounding", "0x1p0\n"), ("degrees", {"0": 1}), ("classes", "\u0662"), ("version", 2), ("version", True),
+        ("head", ["dense"]),
     ],
 )  # fmt: skip
 def test_heads_with_nonsense_are_unusable(proof: Path, tmp_path: Path, name: str, value: object) -> None:
@@ -199,10 +205,12 @@ def test_small_files_that_would_take_all_memory_or_hours_are_refused_at_once(
     assert main([str(tmp_path / "bad.bin")]) == code
 
 
-def test_a_table_with_a_huge_matrix_that_is_not_in_the_file_is_unsupported(tmp_path: Path) -> None:
+def test_a_table_with_a_huge_matrix_that_is_not_in_the_file_is_unsupported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     d = 20_000
     head = dense(2, 1)
-    fields = head[1] | {"norm": "inf", "head": "affine", "features": d}
+    fields = head[1] | {"norm": "inf", "head": "sum", "features": d, "terms": []}
     weights = {"weight": np.zeros(2 * d, np.uint8), "bias": np.array([1, 0], np.uint8)}
     steps = [{"kind": "clamp", "low": "0x0p+0", "high": "0x1p+0"}]
     net = {"norm": "inf", "arithmetic": "real", "inputs": d, "steps": steps}
@@ -210,6 +218,7 @@ def test_a_table_with_a_huge_matrix_that_is_not_in_the_file_is_unsupported(tmp_p
     units = {"units": np.ones(d, np.uint8)}
     write(tmp_path / "bad.bin", [("HEAD", fields, weights), ("NET", net, units), row, ("END", {"rows": 1}, {})])
     assert main([str(tmp_path / "bad.bin")]) == 3
+    assert "a table with too many columns" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
