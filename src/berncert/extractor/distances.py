@@ -52,7 +52,7 @@ def _is_compiled(x: Tensor, weight: Tensor) -> bool:
 
 
 def cheap_norm(p: float) -> float:
-    """The largest p' <= p of the form 1 + 2^k or 1 + 3 * 2^k, but no less than 3 and no more than 1 + 2^20; inf for inf.
+    """The largest p' <= p of the form 1 + 2^k or 1 + 3 * 2^k, from 3 to 1 + 2^20; inf for inf.
 
     Gradients then are powers p' - 1 = 2^k or 3 * 2^k, which take k and k + 2 multiplications.
     """
