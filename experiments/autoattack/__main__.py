@@ -1,7 +1,7 @@
 """Attack trained models with PGD (margin loss, restarts) and with AutoAttack's standard set, beside what is proven.
 
 Needs `pip install 'berncert[experiments]'`. An attack that succeeds within a proven radius ends the program with an
-error: one of the two would be wrong.
+error: one of the two would be wrong. The record is written every 50 images; the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ import torch
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import origin
 from rich.console import Console
+from torch import Tensor
 
 import berncert
 from berncert import data
 from berncert.certification.classifier import Classifier
-from berncert.data import Dataset
-from berncert.foundation.arrays import Floats
 from berncert.foundation.folders import write_whole
+from berncert.foundation.progress import Bar
 from berncert.foundation.rounding import norm_name
 from berncert.models.checkpoint import open_checkpoint
 from experiments.autoattack.peers import ATTACKS, fallen, settings
 
 HERE = Path(__file__).parent
+PART = 50
+"""Images that are attacked before the record is written."""
 RADII = {("mnist", 2.0): "0.3,1,1.58", ("mnist", math.inf): "0.02,0.05,0.1", ("cifar10", 2.0): "36/255,72/255,108/255"}
 INTRODUCTION = """\
-Percent of the first test images. Proven: correct, and the radius is proven by `berncert.certify`. PGD and AutoAttack:
-correct, and still correct after the attack, as computed in float64 on images within the radius. AutoAttack is the
-standard set of Croce and Hein (2020), APGD-CE, targeted APGD-DLR, targeted FAB and Square, of the package pyautoattack.
-Proven can never be above attacked, image by image, and the program fails if it is. What lies between is not known."""
+Percent of the first test images, as many as the table says. Proven: correct, and the radius is proven by
+`berncert.certify`. PGD and AutoAttack: correct, and still correct after the attack, as computed in float64 on images
+within the radius. AutoAttack is the standard set of Croce and Hein (2020), APGD-CE, targeted APGD-DLR, targeted FAB and
+Square, of the package pyautoattack. Proven can never be above attacked, image by image, and the program fails if it is.
+What lies between is not known."""
+SHARES = {"certified": "proven", "attacked": "all attacks", "autoattack": "AutoAttack", "pgd": "PGD"}
+"""Shares of the images, and their columns."""
 EXAMPLES = """\
 examples:
   python -m experiments.autoattack mnist
@@ -68,39 +73,49 @@ def main() -> None:
 
 
 def attack_model(label: str, path: str, chosen: argparse.Namespace) -> None:
-    """Write the record of one model, radius by radius; radii that are in it already are not attacked again."""
+    """Write the record of one model, part by part; images that are in it already are not attacked again."""
     checkpoint = open_checkpoint(path)
     model, name = checkpoint.smoothed(), checkpoint.trained_on
     assert name is not None, f"expected a model that says what it was trained on, got {path}"
     test = data.load(name, "test", data_dir=chosen.data_dir, limit=chosen.images)
     file = chosen.out / f"{label}-{norm_name(chosen.norm)}.json"
-    identity = {"dataset": name, "norm": str(chosen.norm), "images": len(test), "checkpoint_sha256": checkpoint.sha256}
+    identity = {"dataset": name, "norm": str(chosen.norm), "checkpoint_sha256": checkpoint.sha256}
     record: dict[str, Any] = {"label": label, **identity, "attacks": settings(), "rows": []}
     if file.exists():
         record["rows"] = _rows_of(json.loads(file.read_text()), record)
-    c = berncert.certify(model, test.images, norm=chosen.norm, threads=1)
-    proven = np.where(c.predicted == test.labels.numpy(), c.radius, -1.0)
+    chosen.out.mkdir(parents=True, exist_ok=True)
     for radius in map(_number, (chosen.radii or RADII.get((name, chosen.norm), "0.1")).split(",")):
-        if all(row["radius"] != radius for row in record["rows"]):
-            row = attacked(model, test, proven, radius, chosen.norm) | origin("experiments.autoattack")
-            record["rows"] = sorted([*record["rows"], row], key=lambda one: one["radius"])
-            chosen.out.mkdir(parents=True, exist_ok=True)
-            write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
+        others = [row for row in record["rows"] if row["radius"] != radius]
+        row: dict[str, Any] = {"radius": radius, "images": 0}
+        row = next((old for old in record["rows"] if old["radius"] == radius), row)
+        with Bar(f"attacking {label} at {radius:.3g}", total=len(test)) as bar:
+            while (start := row["images"]) < len(test):
+                bar.update(start)
+                part = slice(start, start + PART)
+                new = attacked(model, test.images[part], test.labels[part], radius, chosen.norm)
+                row = joined(row, new) | origin("experiments.autoattack")
+                record["rows"] = sorted([*others, row], key=lambda one: one["radius"])
+                write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
 
 
-def attacked(model: Classifier, test: Dataset, proven: Floats, radius: float, norm: float) -> dict[str, Any]:
+def attacked(model: Classifier, images: Tensor, labels: Tensor, radius: float, norm: float) -> dict[str, Any]:
     """What stands every attack at one radius; an error if an attack succeeds where that was proven impossible."""
-    row: dict[str, Any] = {"radius": radius, "certified": float((proven >= radius).mean())}
-    standing = np.ones(len(test), dtype=bool)
+    c = berncert.certify(model, images, norm=norm, threads=1)
+    correct = c.predicted == labels.numpy()
+    proven = np.where(correct, c.radius, -1.0)
+    row: dict[str, Any] = {"radius": radius, "images": len(labels), "certified": float((proven >= radius).mean())}
+    standing, right = correct.copy(), torch.from_numpy(correct)  # what is wrong already needs no attack
     for name, attack in ATTACKS.items():
         began = time.perf_counter()
-        found = attack(model, test.images, test.labels, radius, norm)
-        wrong, distance = fallen(model, test.images, test.labels, found, radius, norm)
+        found = images.double()
+        if correct.any():
+            found[right] = attack(model, images[right], labels[right], radius, norm).double()
+        wrong, distance = fallen(model, images, labels, found, radius, norm)
         broken = np.flatnonzero(wrong & (distance.numpy() < proven))
         if len(broken):
             raise AssertionError(
-                f"{name} changed the class of the test images {broken.tolist()} within their proven radii: a proof or "
-                f"the attack is wrong (radius {radius}, norm {norm})"
+                f"{name} changed the class of images within their proven radii, {broken.tolist()} of these "
+                f"{len(labels)}: a proof or the attack is wrong (radius {radius}, norm {norm})"
             )
         row[name] = float((~wrong).mean())
         row[f"{name}_seconds"] = time.perf_counter() - began
@@ -111,15 +126,25 @@ def attacked(model: Classifier, test: Dataset, proven: Floats, radius: float, no
     return row
 
 
+def joined(row: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The row of all images, from that of the first ones and that of the next: seconds add up, and so do images."""
+    if not row["images"]:
+        return new
+    images = row["images"] + new["images"]
+    shares = {key: (round(row[key] * row["images"]) + round(new[key] * new["images"])) / images for key in SHARES}
+    seconds = {key: row[key] + new[key] for key in new if key.endswith("_seconds")}
+    return {**new, "images": images, **shares, **seconds}
+
+
 def section(record: dict[str, Any]) -> Section:
     """The table of one model: a line for each radius."""
     title = f"{record['label']}: {record['dataset']}, {norm_name(float(record['norm']))}"
     return Section.of(
-        record["label"], title, f"The first {record['images']} test images.",
+        record["label"], title, "The first test images.",
         [
             Column("radius", "radius", lambda r: r["radius"], number),
-            *(Column(key, text, _share(key), str) for key, text in
-              {"certified": "proven", "attacked": "all attacks", "autoattack": "AutoAttack", "pgd": "PGD"}.items()),
+            Column("images", "images", lambda r: r["images"], str),
+            *(Column(key, text, _share(key), str) for key, text in SHARES.items()),
             Column("seconds", "AutoAttack, s", lambda r: r["autoattack_seconds"], number),
         ],
         record["rows"],
@@ -131,8 +156,8 @@ def _share(key: str) -> Any:
 
 
 def _rows_of(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a record of the same model, images and attacks; none if it is of others."""
-    keys = ("dataset", "norm", "images", "checkpoint_sha256", "attacks")
+    """The rows of a record of the same model and attacks; none if it is of others."""
+    keys = ("dataset", "norm", "checkpoint_sha256", "attacks")
     return list(old["rows"]) if all(old[key] == new[key] for key in keys) else []
 
 

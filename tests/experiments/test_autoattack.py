@@ -1,12 +1,16 @@
-"""An attack counts where the class changes within the ball, in float64, and nowhere else."""
+"""An attack counts where the class changes within the ball, in float64, and nowhere else; records grow by parts."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
-from experiments.autoattack.peers import fallen
+from experiments.autoattack import __main__ as autoattack
+from experiments.autoattack.peers import fallen, pgd
 
 import berncert
 
@@ -21,3 +25,19 @@ def test_found_images_are_pulled_back_into_the_ball_before_they_count(norm: floa
         wrong, distance = fallen(model, images, labels, found, radius, norm)
         assert wrong.tolist() == expected
         assert (distance <= radius).all()
+
+
+def test_a_record_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autoattack, "ATTACKS", {"pgd": pgd, "autoattack": pgd})
+    monkeypatch.setattr(autoattack, "settings", lambda: {"pgd": "twice"})
+    monkeypatch.setattr(autoattack, "PART", 8)
+    rows = {}
+    for folder, sizes in (("once", [16]), ("twice", [8, 16, 10])):
+        for images in sizes:
+            chosen = argparse.Namespace(norm=2.0, radii="0.8", images=images, data_dir=None, out=tmp_path / folder)
+            autoattack.attack_model("digits", "digits", chosen)
+        (row,) = json.loads((tmp_path / folder / "digits-l2.json").read_text())["rows"]
+        rows[folder] = {key: row[key] for key in ("radius", "images", *autoattack.SHARES)}
+    assert rows["once"] == rows["twice"]
+    assert rows["once"]["images"] == 16
+    assert 0 < rows["once"]["certified"] <= rows["once"]["attacked"] < 1
