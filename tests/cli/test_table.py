@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from berncert.cli import main
-from berncert.estimators import load
+from berncert.estimators import BernsteinClassifier, load
 from berncert.runs.records import read
 
 
@@ -29,13 +29,18 @@ def loans(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_the_extra_a_sentence_says_what_to_install(
+def test_without_the_extra_a_sentence_says_what_to_install_before_any_work(
     loans: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_work(*_: object, **__: object) -> None:
+        raise AssertionError("the model was fitted before skops was looked for")
+
     monkeypatch.setitem(sys.modules, "skops.io", None)
+    monkeypatch.setattr(BernsteinClassifier, "fit", no_work)
     words = ["table", str(loans), "--target", "approved", "--model", "logistic", "--limit", "2", "--out"]
     assert main([*words, str(tmp_path / "run")]) == 1
     assert "expected skops for models of tables, got none; pip install 'berncert[tables]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_table_becomes_a_run_a_report_and_a_model(

@@ -122,3 +122,18 @@ def test_affine_heads_in_many_features_become_sums_and_in_few_stay_dense(kind: s
 def test_what_is_no_sum_is_refused(weight: torch.Tensor, bias: torch.Tensor, terms: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SumHead(weight, bias, terms)
+
+
+@pytest.mark.parametrize("terms", [[(0, torch.zeros(2, 2))], [torch.zeros(2, 2)], [((0.5,), torch.zeros(2, 2))], [()]])
+def test_terms_that_are_no_pairs_are_refused_by_number(terms: list) -> None:
+    with pytest.raises(TypeError, match=r"in term 1; write \(\(0,\), coefficients\)"):
+        SumHead(torch.zeros(2, 3), torch.zeros(2), [((1,), torch.zeros(2, 2)), *terms])
+
+
+def test_features_of_a_term_may_be_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    line = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    head = SumHead(torch.zeros(2, 3), torch.zeros(2), [((np.int64(2),), line), (np.array([0]), line)])
+    assert [term.axes for term in head.terms] == [(2,), (0,)]
+    berncert.save(head, tmp_path / "sum.safetensors")  # its description is JSON, which knows no int64
+    x = torch.rand(5, 3)
+    torch.testing.assert_close(berncert.load(tmp_path / "sum.safetensors")(x), head(x))

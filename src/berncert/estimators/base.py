@@ -338,11 +338,12 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         head, names = self.head_, self._names()
         if head.affine is None:
             return None
+        bent = [term.axes for term in head.terms]
         straight = [(axis,) for axis in np.flatnonzero((head.affine[0] != 0).any(dim=0).numpy()).tolist()]
         columns = self.reduction_.kept.tolist()
         return [
             tuple(columns[axis] if names is None else names[columns[axis]] for axis in axes)
-            for axes in (*straight, *(term.axes for term in head.terms))
+            for axes in (*(axes for axes in straight if axes not in bent), *bent)
         ]
 
     def agreement(self, X: Any) -> float:  # noqa: N803

@@ -108,6 +108,11 @@ def parse(content: bytes, path: Any, *, trusted: Iterable[str] = ()) -> Any:
     return model
 
 
+def check_files() -> None:
+    """Raise where models cannot be written or read: to be asked before the work that a model is made by."""
+    _skops()
+
+
 def _skops() -> Any:
     try:
         return import_module("skops.io")

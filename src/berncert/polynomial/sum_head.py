@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from operator import index
 from typing import Any, Self
 
 import torch
@@ -43,7 +44,7 @@ class SumHead(PolynomialHead):
 
     def __init__(self, weight: Tensor, bias: Tensor, terms: Iterable[tuple[Sequence[int], Tensor]] = ()) -> None:
         super().__init__()
-        chosen = [Term(tuple(axes), coefficients) for axes, coefficients in terms]
+        chosen = [_term(number, term) for number, term in enumerate(terms)]
         _check(weight, bias, chosen)
         self._keep("weight", weight)
         self._keep("bias", bias)
@@ -195,6 +196,19 @@ def head_from_data(description: Mapping[str, Any], tensors: Mapping[str, Tensor]
     return SumHead.from_data(description, tensors) if "terms" in description else SmoothedHead(tensors["coefficients"])
 
 
+def _term(number: int, term: Any) -> Term:
+    """A pair of features, whole numbers of any kind, and coefficients."""
+    try:
+        axes, coefficients = term
+        return Term(tuple(index(axis) for axis in axes), coefficients)
+    except (TypeError, ValueError) as error:
+        kinds = [type(part).__name__ for part in term] if isinstance(term, (tuple, list)) else type(term).__name__
+        raise TypeError(
+            f"expected a pair of features, such as (0, 3), and coefficients in each term, got {kinds} in term {number}; "
+            "write ((0,), coefficients) for a term in the first feature"
+        ) from error
+
+
 def _check(weight: Tensor, bias: Tensor, terms: Sequence[Term]) -> None:
     for name, tensor, axes in (("weight", weight, 2), ("bias", bias, 1)):
         check_numbers(name, tensor)
@@ -206,7 +220,7 @@ def _check(weight: Tensor, bias: Tensor, terms: Sequence[Term]) -> None:
         check_finite(name, tensor)
     for axes_of_term, coefficients in terms:
         check_coefficients(coefficients)
-        chosen = all(type(axis) is int and 0 <= axis < weight.shape[1] for axis in axes_of_term)
+        chosen = all(0 <= axis < weight.shape[1] for axis in axes_of_term)
         if not chosen or not len(set(axes_of_term)) == len(axes_of_term) == coefficients.ndim - 1:
             raise ValueError(
                 f"expected terms in different features from 0 to {weight.shape[1] - 1}, one for each axis of their "

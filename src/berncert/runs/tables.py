@@ -19,7 +19,7 @@ from berncert.data.table_files import TableFile, read_table
 from berncert.estimators.classifier import BernsteinClassifier
 from berncert.estimators.columns import column_numbers
 from berncert.estimators.constraints import ConstraintOptions
-from berncert.estimators.files import load, save
+from berncert.estimators.files import check_files, load, save
 from berncert.estimators.partial import column_effects
 from berncert.estimators.table_proof import table_opening
 from berncert.foundation.arguments import guess
@@ -57,6 +57,7 @@ def execute_table(
     """
     place, method, pool = Path(folder), method or Exact(), engine_of(engine)
     check_timeout(timeout)
+    check_files()
     table = read_table(path, settings.target, leave_out=settings.leave_out, drop_missing=settings.drop_missing)
     _check_names(table, settings)
     train, test = _divided(table, settings)
