@@ -117,6 +117,20 @@ def test_models_that_are_no_sum_are_smoothed_as_without_the_option(name: str) ->
     np.testing.assert_array_equal(asked.coefficients_, plain.coefficients_)
 
 
+@pytest.mark.parametrize("terms", ["auto", "fit"])
+def test_terms_and_a_folded_projection_exclude_each_other(terms: str) -> None:
+    base = make_pipeline(scaled(), LogisticRegression())
+    with pytest.raises(ValueError, match=f"got fold=True and terms='{terms}'"):
+        BernsteinClassifier(base, fold=True, terms=terms).fit(FEW, Y)
+
+
+def test_a_column_with_an_affine_part_and_a_bent_term_is_named_once() -> None:
+    stumps = GradientBoostingClassifier(n_estimators=20, max_depth=1, random_state=0)
+    model = BernsteinClassifier(stumps, terms="auto", degree=6).fit(FEW, Y)
+    assert model.head_.affine[0].any()  # a slope that keeps flat places from falling by rounding
+    assert len(set(model.terms_)) == len(model.terms_)
+
+
 def step(x: np.ndarray, at: float) -> np.ndarray:
     return (x > at).astype(float)
 

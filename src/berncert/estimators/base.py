@@ -74,7 +74,7 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
     domain: (lower, upper), each a row or {column: limit}: the box on which the model is smoothed; by default that of
         the training rows. Outside the model is constant: a row is moved to the nearest one inside first.
     prefit: the estimator is fitted already, on all columns; `fit` only smooths it.
-    fold: the linear steps in front of a pipeline (scalers, PCA) are the projection, instead of `dim`.
+    fold: the linear steps in front of a pipeline (scalers, PCA) are the projection, instead of `dim` and `terms`.
     """
 
     def __init__(
@@ -166,6 +166,11 @@ class BernsteinEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[mis
         def on_all_columns() -> Any:
             return self._fit_base(self._as_table(x), y, sample_weight) if fitted is None else fitted
 
+        if self.fold and self.terms is not None:
+            raise ValueError(
+                f"expected fold=True or terms, got fold=True and terms={self.terms!r}: terms are in the columns "
+                "themselves, without a projection; leave one of them out"
+            )
         if self.fold:
             estimator = on_all_columns()
             directions = seen_directions(estimator, plain.scale)

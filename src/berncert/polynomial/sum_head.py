@@ -204,8 +204,8 @@ def _term(number: int, term: Any) -> Term:
     except (TypeError, ValueError) as error:
         kinds = [type(part).__name__ for part in term] if isinstance(term, (tuple, list)) else type(term).__name__
         raise TypeError(
-            f"expected a pair of features, such as (0, 3), and coefficients in each term, got {kinds} in term {number}; "
-            "write ((0,), coefficients) for a term in the first feature"
+            f"expected a pair of features, such as (0, 3), and coefficients in each term, got {kinds} in term {number};"
+            " write ((0,), coefficients) for a term in the first feature"
         ) from error
 
 
