@@ -16,6 +16,10 @@ from berncert.extractor.distance_kernels import exact
 
 COLUMNS = 32
 """The most entries that are pulled back together: two numbers of each stand side by side."""
+LANES = 4
+"""Sums are taken as so many side by side, as one would wait for itself."""
+WIDTH = 16
+"""Loops along columns take a multiple of so many."""
 
 
 class Rows(NamedTuple):
@@ -85,47 +89,76 @@ def through_secants(
         at, c = secants.at_centre[n], secants.centre[n]
         below, above, down, up = a[n], b[n], low[n], high[n]
         live = np.flatnonzero((below != 0.0) | (above != 0.0) | (down != 0.0) | (up != 0.0))
-        open_ = live[half[live] > 0.0]  # the others lose nothing by their lines
-        least, most = (at - (below * c + down))[open_], (at - (above * c + up))[open_]
-        wide = half[open_]
-        lost, square, chosen = np.empty(len(open_)), np.empty(len(open_)), np.empty(len(open_), np.bool_)
+        end = -(-len(live) // LANES) * LANES
+        # side by side; what is beyond the live ones counts for nothing
+        own, start, stop, least, most, wide, size, lost, square, taken = np.zeros((10, end))
+        for t, j in enumerate(live):
+            start[t], stop[t] = down[j], up[j]
+            if half[j] > 0.0:  # the others lose nothing by their lines
+                wide[t] = half[j]
+                least[t], most[t] = at[j] - (below[j] * c[j] + down[j]), at[j] - (above[j] * c[j] + up[j])
         for r in range(rows.shape[1]):
             row, into = rows[n, r], out[n, r]
             for k in range(len(row)):
                 w = row[k]
                 into[k] = w * (below[k] if w > 0 else above[k])
-            total = size = 0.0
-            for j in live:
-                w = row[j]
-                total += w * (down[j] if w > 0 else up[j])
-                size += abs(w)
-            squares = largest = gain = 0.0
-            for t, j in enumerate(open_):
-                w = row[j]
+            for t, j in enumerate(live):
+                own[t] = row[j]
+            for t in range(end):
+                w = own[t]
+                taken[t] = w * (start[t] if w > 0 else stop[t])
+                size[t] = abs(w)
+            total, lines_lose = _added(taken), slack[n] * _added(size)
+            for t in range(end):
+                w = own[t]
                 lost[t] = w * (least[t] if w > 0 else most[t])
-                part = abs(w * wide[t])
-                square[t] = part * part
-                largest = max(largest, part)
-                squares += square[t] if lost[t] > 0.0 else 0.0
-            if not 1e-140 < largest < 1e140:  # squares may vanish or overflow
-                constant[n, r] = total - slack[n] * size
+                size[t] = abs(w * wide[t])
+                square[t] = size[t] * size[t]
+                taken[t] = square[t] if lost[t] > 0.0 else 0.0
+            if not 1e-140 < _largest(size) < 1e140:  # squares may vanish or overflow
+                constant[n, r] = total - lines_lose
                 continue
+            squares, factor = _added(taken), 0.0
             for _ in range(3):
                 factor = 2.0 * max(math.sqrt(squares), 1e-280)
-                squares = gain = 0.0
-                for t in range(len(open_)):
-                    chosen[t] = lost[t] * factor > ball[n] * square[t]
-                    squares += square[t] if chosen[t] else 0.0
-                    gain += lost[t] if chosen[t] else 0.0
-            length = math.sqrt(squares) * (1.0 + 4.0 * (len(open_) + 80.0) * 2.0**-53) + 1e-145
-            if length * ball[n] < gain:
-                for t, j in enumerate(open_):
-                    if chosen[t]:
+                for t in range(end):
+                    taken[t] = square[t] if lost[t] * factor > ball[n] * square[t] else 0.0
+                squares = _added(taken)
+            for t in range(end):
+                taken[t] = lost[t] if lost[t] * factor > ball[n] * square[t] else 0.0
+            length = math.sqrt(squares) * (1.0 + 4.0 * (end + 80.0) * 2.0**-53) + 1e-145
+            if length * ball[n] < _added(taken):
+                for t, j in enumerate(live):
+                    if lost[t] * factor > ball[n] * square[t]:
                         w = row[j]
                         into[j] = w * middle[j]
                         total += w * (at[j] - middle[j] * c[j]) - w * (down[j] if w > 0 else up[j])
                 total -= length * ball[n]
-            constant[n, r] = total - slack[n] * size
+            constant[n, r] = total - lines_lose
+
+
+@exact
+def _added(numbers: Any) -> Any:
+    """The sum of a whole number of lanes, each in order."""
+    a = b = c = d = 0.0
+    for k in range(0, len(numbers), LANES):
+        a += numbers[k]
+        b += numbers[k + 1]
+        c += numbers[k + 2]
+        d += numbers[k + 3]
+    return (a + b) + (c + d)
+
+
+@exact
+def _largest(numbers: Any) -> Any:
+    """The same for the largest of numbers >= 0."""
+    a = b = c = d = 0.0
+    for k in range(0, len(numbers), LANES):
+        a = numbers[k] if numbers[k] > a else a
+        b = numbers[k + 1] if numbers[k + 1] > b else b
+        c = numbers[k + 2] if numbers[k + 2] > c else c
+        d = numbers[k + 3] if numbers[k + 3] > d else d
+    return max(max(a, b), max(c, d))
 
 
 @exact
@@ -270,7 +303,7 @@ def pull_patches(
     constant, start, rate, rounding = ends[0], ends[1], ends[2], ends[3]
     for job in range(len(jobs)):
         n, begin, end = jobs[job]
-        width = 2 * (end - begin)
+        width = -(-2 * (end - begin) // WIDTH) * WIDTH  # the last ones stay 0
         counts[:] = 0
         used = 0
         for c in range(width):

@@ -143,7 +143,8 @@ def total(rows: Tensor, values: Tensor) -> Tensor:
 
 def less(constant: Tensor, rows: Tensor, slack: Tensor) -> Tensor:
     """The constant less slack |rows|_1, for what was rounded; slack (N,) is for rows whose entries are 1."""
-    return constant - flat(rows, 2).abs().sum(dim=2) * slack[:, None]
+    size: Tensor = torch.linalg.vector_norm(flat(rows, 2), 1, dim=2)
+    return constant - size * slack[:, None]
 
 
 def through_constants(rows: Tensor, result: Interval, arguments: int = 1) -> Pulled:
