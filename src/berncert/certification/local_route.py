@@ -37,12 +37,12 @@ MOST_BOXES = 200
 """Of a search for points of another class in a box of features."""
 FEW, ROUNDS = 3, 6
 """So many radii are tried for an image, and up to so many where little is known after those."""
-CLOSE = 1.15
+CLOSE = 1.3
 """Radii are tried until one that is not proven is less than this many times one that is,"""
-ENOUGH = 0.25
+ENOUGH = 0.35
 """or the margin that is left at one that is proven is less than this share of that at the image."""
-ROUGHLY, ENOUGH_THEN = 1.6, 0.4
-"""The same two, after a few radii."""
+ROUGHLY = 1.6
+"""The first of the two, after a few radii."""
 AIM = math.log(0.88)
 """Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
 STEEP = 2.0
@@ -52,15 +52,15 @@ FARTHEST, LEAST_BACK = math.log(4), math.log(1.1)
 FIRST = 0.06
 """The first radius that is tried where nothing better is known, as a share of where an affine model would change."""
 NOISE, SAMPLES = 64, 3
-"""Images of noise, and those of the largest margin, on which the model's usual radius for a margin is measured;"""
-GROWTH = 0.75
-"""radii grow about like this power of the margin at the image."""
+"""Images of noise, and those of the largest margin, on which the model's usual radius is measured;"""
+GROWTH, WITH_LINEAR = 0.5, 0.12
+"""radii grow about like these powers of the margin at the image and of where an affine model would change."""
 WORTHWHILE = 0.1
 """The local route is tried if the global one proves less than this share of where that would be."""
 CLEAR = 100
 """A head of a lower degree is asked about rows whose class leads by this many times what it may be off."""
-MOST_NUMBERS = 2**21
-"""In the rows of all images that are worked on together: more would only leave the cache."""
+MOST_NUMBERS = 2**23
+"""In the rows of all images that are worked on together."""
 DOWN = 1 - 2.0**-48
 
 
@@ -113,21 +113,22 @@ class LocalRoute:
             return found
         first_tried = self._first_tried(linear, lead)
         with Bar("local proofs", total=len(rows), progress=self.progress) as bar:
-            for first in range(0, len(rows), self.at_once):
-                some = rows[first : first + self.at_once]
+            done = 0
+            for some in np.array_split(rows, -(-len(rows) // self.at_once)):
                 start = np.maximum(first_tried[some], 1.01 * global_radius[some])
                 found[some] = self._searched(images[some], predicted[some], start, lead[some])
-                bar.update(first + len(some))
+                done += len(some)
+                bar.update(done)
         return found
 
     def _first_tried(self, linear: Floats, lead: Floats) -> Floats:
         """A guess at the radii that can be proven, for each image by itself."""
         usual = self._usual
-        return FIRST * linear if usual is None else np.minimum(usual * lead**GROWTH, linear)
+        return FIRST * linear if usual is None else np.minimum(usual * _expected(linear, lead), linear)
 
     @cached_property
     def _usual(self) -> float | None:
-        """What to multiply the power of the margin with: for images of noise it gives what is proven of them."""
+        """What to multiply the powers with: for images of noise it gives what is proven of them."""
         noise = torch.rand(NOISE, *self.network.input_shape, generator=torch.Generator().manual_seed(0)).double()
         with torch.no_grad():
             predicted = self.head.in_float64()(self.network(noise)).argmax(dim=1).numpy()
@@ -136,7 +137,7 @@ class LocalRoute:
         start = FIRST * linear[rows]
         radius = self._searched(noise[rows], predicted[rows], start, lead[rows])
         with np.errstate(all="ignore"):
-            factor = radius / lead[rows] ** GROWTH
+            factor = radius / _expected(linear[rows], lead[rows])
         some = (factor > 0) & np.isfinite(factor)
         return float(np.median(factor[some])) if some.any() else None
 
@@ -208,6 +209,8 @@ class LocalRoute:
             proven[rows] = vanishing
             rows = rows[vanishing < radius[rows]]
         if len(rows):
+            rows = rows[self._may_hold(planes, low, high, least, predicted, rows)]
+        if len(rows):
             whole = self._holds(low[rows], high[rows], predicted[rows], sharp[rows])
             proven[rows[whole]] = radius[rows[whole]]
         return proven, np.where(known, least.min(axis=1), -math.inf), reached.known
@@ -228,6 +231,14 @@ class LocalRoute:
             for into, part in zip(found, planes, strict=True):
                 into[rows] = np.ldexp(part, search.exponent - self.search.exponent)
         return found
+
+    def _may_hold(self, planes: Planes, low: Floats, high: Floats, least: Floats, predicted: Ints, rows: Ints) -> Any:
+        """Of these rows, those whose class holds at the corner of the box where the worst margin seems least."""
+        if isinstance(self.search, AffineSearch):  # its margins are their own minorants
+            return np.zeros(len(rows), np.bool_)
+        steep = planes.slope[rows, least[rows].argmin(axis=1)]
+        corner = np.where(steep > 0, low[rows], high[rows])
+        return (self.nearly or self.search).classify(corner)[0] == predicted[rows]
 
     def _holds(self, low: Floats, high: Floats, predicted: Ints, sharp: Any) -> Any:
         """Whether each row's class is proven on its box."""
@@ -286,8 +297,8 @@ class _Trail:
 
     def unfinished(self, tries: int) -> Ints:
         """The rows for which another radius is worth a trial, after so many."""
-        apart, left = (CLOSE, ENOUGH) if tries < FEW else (ROUGHLY, ENOUGH_THEN)
-        close = (self.failed <= apart * (1 + 1e-6) * self.proven) | (self.least_left < left)  # steps may be CLOSE
+        apart = CLOSE if tries < FEW else ROUGHLY
+        close = (self.failed <= apart * (1 + 1e-6) * self.proven) | (self.least_left < ENOUGH)  # steps may be CLOSE
         return np.flatnonzero(~close & (self.radius > 0) & (self.radius < math.inf))
 
     def add(self, rows: Ints, got: Floats, left: Floats) -> None:
@@ -310,6 +321,11 @@ class _Trail:
         larger = low + np.clip((AIM - lost_low) / STEEP, math.log(CLOSE), FARTHEST)
         smaller = high - np.clip((lost_high - AIM) / STEEP, LEAST_BACK, FARTHEST)
         return np.asarray(np.where(np.isnan(high), larger, np.where(np.isnan(low), smaller, between)))
+
+
+def _expected(linear: Floats, lead: Floats) -> Floats:
+    """What proven radii are about proportional to, over the images of a model."""
+    return np.asarray(lead**GROWTH * linear**WITH_LINEAR)
 
 
 def _vanishing(
