@@ -122,7 +122,7 @@ def bending(chosen: argparse.Namespace) -> Subject:
     torch.manual_seed(0)
     model = ordinary()
     training = berncert.data.load("mnist", "train", data_dir=chosen.data_dir)
-    train(model, training, chosen.epochs, lambda f, labels, done: F.cross_entropy(model.head(f), labels))
+    train(model, training, chosen.epochs, lambda images, labels, done: F.cross_entropy(model(images), labels))
     test = images_for("mnist", chosen)
     smoothed = model.smooth(BENT_DEGREE, points=0)
     base = nn.Sequential(*model.extractor, *model.head).double().eval()

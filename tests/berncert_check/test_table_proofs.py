@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from berncert_check_files import blocks_of, write
 from sklearn.datasets import load_iris, load_wine
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
+from berncert import Status
 from berncert.estimators import BernsteinClassifier
 from berncert_check.checking import ACCEPTED, REJECTED, UNSUPPORTED, Verdict, check_file
 from berncert_check.proof_file import UnusableError
@@ -123,3 +125,17 @@ def test_whole_numbers_and_categories_have_no_proof_yet(
     model, x = iris
     with pytest.raises(ValueError, match="expected no whole and no categories with proof"):
         model.certify(x, whole=[0], proof=tmp_path / "proof.bin")
+
+
+def test_sums_of_stumps_are_proven_at_radii_that_are_a_little_lower(tmp_path: Path) -> None:
+    x, y = load_wine(return_X_y=True)
+    stumps = GradientBoostingClassifier(max_depth=1, n_estimators=20, random_state=0)
+    model, rows = BernsteinClassifier(stumps, terms="auto", degree=6).fit(x[::2], y[::2]), x[1::30]
+    plain, c = model.certify(rows), model.certify(rows, proof=tmp_path / "proof.bin")
+    assert {v.verdict for v in verdicts(tmp_path / "proof.bin")} == {ACCEPTED}
+    assert (c.radius > 0.45 * plain.radius).all()
+    assert (c.radius < plain.radius).all()
+    assert set(plain.status) == {Status.PROVEN}
+    short = c.radius < (1 - 2.0**-11) * plain.radius
+    assert short.any()  # else the shares of the radius were not tried
+    assert c.status.tolist() == [Status.BUDGET if one else Status.PROVEN for one in short]

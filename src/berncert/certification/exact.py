@@ -272,7 +272,8 @@ class ImageProver(PreparedModel):
             replace(found.in_features, radius=found.feature_radius), numbers=batch.numbers, inputs=inputs,
             threads=self.threads, progress=self.progress,
         )  # fmt: skip
-        found = replace(found, radius=radius, feature_radius=inner.radius)
+        status = np.where(inner.status == Status.BUDGET, inner.status, found.status)
+        found = replace(found, radius=radius, status=status, feature_radius=inner.radius)
         return self._attacked(images, found) if self.method.counterexamples else found, blocks
 
     @property

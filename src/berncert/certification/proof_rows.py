@@ -23,6 +23,7 @@ from berncert.certification.proof_content import head_content
 from berncert.certification.proof_file import FORMAT, VERSION, Block, block
 from berncert.certification.proof_sums import MOST_BOXES, Group, SumTree
 from berncert.certification.results import Certificates
+from berncert.certification.status import Status
 from berncert.certification.sum_search import SumSearch
 from berncert.foundation.arguments import checked_count
 from berncert.foundation.arrays import Flags, Floats
@@ -31,6 +32,8 @@ from berncert.polynomial import PolynomialHead
 
 LOWERED = 1 - 2.0**-13
 """A radius with a proof is lowered by this factor: room for short hints, and far fewer boxes."""
+SHARES_OF_SUMS = (0.99, 0.95, 0.9, 0.75, 0.5)
+"""What is tried of the radius of a sum, one after the other, where the simple search of its trees finds none."""
 FINENESS = 8
 """The first box has corners on a grid of 2^-8 of the radius or finer, so that a checker has short numbers."""
 FINEST = 2.0**-60
@@ -81,6 +84,9 @@ Tree = tuple[Any, Any]
 class Trees(Protocol):
     """A head, and its way to trees of boxes."""
 
+    shares: tuple[float, ...]
+    """Of the radius, where no tree of the whole of it was found."""
+
     @property
     def rounding(self) -> float:
         """How far a margin that is computed may be from the exact one."""
@@ -115,13 +121,14 @@ class Recorder:
         """A block for each row; the certificates with the radii that are proven there, a little lower; those of inputs.
 
         A row for which no tree was found is written without one, keeps its radius, and is called unsupported by a
-        checker.
+        checker. Where the tree is of a share of the radius, the status says that the radius may not be the largest.
         """
-        proofs = self._proofs(asked, found, threads, progress)
+        proofs, shares = self._proofs(asked, found, threads, progress)
         radii, lowered, blocks = found.radius.copy(), np.zeros(len(found)), []
         for i, (_, proof) in enumerate(proofs):
             if proof or not radii[i] > 0:
-                radii[i] = max(radii[i] * LOWERED, 0.0)
+                radii[i] = max(radii[i] * shares[i], 0.0)
+        status = np.where((shares < LOWERED) & (found.status == Status.PROVEN), Status.BUDGET, found.status)
         indices = range(len(found)) if numbers is None else map(int, numbers)
         limits, texts = np.concatenate([asked.lower, asked.upper], axis=1), map(float.hex, radii.tolist())
         each = zip(indices, found.predicted.tolist(), texts, proofs, strict=True)
@@ -133,33 +140,43 @@ class Recorder:
                 fields["input_radius"] = float(lowered[i]).hex()
                 arrays |= own
             blocks.append(block("ROW", fields, **arrays, **proof))
-        return replace(found, radius=radii), lowered, blocks
+        return replace(found, radius=radii, status=status), lowered, blocks
 
     def _proofs(
         self, asked: Question, found: Certificates, threads: int | None, progress: bool | None
-    ) -> list[tuple[dict[str, Any], dict[str, Floats]]]:
-        """The fields and arrays that prove each row; no arrays where nothing does."""
-        radius = found.radius * LOWERED
-        low, high = first_box(*asked, radius)
-        rows = np.flatnonzero((radius > 0) & (low < high).all(axis=1))
+    ) -> tuple[list[tuple[dict[str, Any], dict[str, Floats]]], Floats]:
+        """The fields and arrays that prove each row, no arrays where nothing does; the share of the radius proven."""
         near = np.where(np.isfinite(found.upper)[:, None], found.witness, asked.features)
-        parts = (asked.features, asked.weight, low, high, found.predicted, radius, near)
-        *own, point = (np.ascontiguousarray(part[rows]) for part in parts)
-        claims = Claims._make((*own, float(self.norm), self.floor))
         workers = usable_cores() if threads is None else checked_count("threads", threads)
-        trees = dict(zip(rows.tolist(), self.trees.find(claims, point, workers, progress), strict=True))
+        shares, boxes = np.full(len(found), LOWERED), np.zeros((len(found), 2 * asked.features.shape[1]))
+        trees: dict[int, Tree] = {}
+        open_rows = found.radius > 0
+        for share in (LOWERED, *self.trees.shares):
+            radius = found.radius * share
+            low, high = first_box(*asked, radius)
+            rows = np.flatnonzero(open_rows & (low < high).all(axis=1))
+            parts = (asked.features, asked.weight, low, high, found.predicted, radius, near)
+            *own, point = (np.ascontiguousarray(part[rows]) for part in parts)
+            claims = Claims._make((*own, float(self.norm), self.floor))
+            for i, tree in zip(rows.tolist(), self.trees.find(claims, point, workers, progress), strict=True):
+                if tree is not None:
+                    trees[i], shares[i], boxes[i] = tree, share, np.concatenate([low[i], high[i]])
+                    open_rows[i] = False
+            open_rows &= np.isfinite(found.radius) & (found.status != Status.HOLDS)  # of others a share is no answer
+            if not open_rows.any():
+                break
         fine = np.isfinite(found.upper) & (found.witness * FINEST_WITNESS % 1 == 0).all(axis=1)
-        known, boxes = fine.tolist(), np.concatenate([low, high], axis=1)
+        known = fine.tolist()
         proofs: list[tuple[dict[str, Any], dict[str, Floats]]] = []
         for i, (upper, rival) in enumerate(zip(found.upper.tolist(), found.rival.tolist(), strict=True)):
             if (tree := trees.get(i)) is None:
-                none = "no tree of boxes was found" if radius[i] > 0 else "a radius of 0 claims nothing"
+                none = "no tree of boxes was found" if found.radius[i] > 0 else "a radius of 0 claims nothing"
                 proofs.append(({"why": none}, {}))
                 continue
             arrays = {"box": boxes[i], "tags": tree[0], "hints": tree[1]}
             ends = {"upper": upper.hex(), "rival": rival} if known[i] else {}
             proofs.append((ends, arrays | ({"witness": found.witness[i]} if ends else {})))
-        return proofs
+        return proofs, shares
 
 
 class Room:
@@ -176,6 +193,8 @@ class Room:
 
 class DenseTrees:
     """Of a polynomial in all features: boxes are halved until each has a reason."""
+
+    shares: tuple[float, ...] = ()
 
     def __init__(self, problem: Problem) -> None:
         self.heads, self.rounding = laid_out(problem), problem.rounding
@@ -213,6 +232,8 @@ class DenseTrees:
 class AffineTrees:
     """Of an affine head: the first box of each rival is a leaf."""
 
+    shares: tuple[float, ...] = ()
+
     def __init__(self, problem: AffineProblem) -> None:
         self.problem, self.rounding = problem, problem.rounding
 
@@ -236,6 +257,8 @@ class AffineTrees:
 
 class SumTrees:
     """Of a sum with terms: boxes are halved, and within each the terms by themselves."""
+
+    shares: tuple[float, ...] = SHARES_OF_SUMS
 
     def __init__(self, problem: SumProblem) -> None:
         self.problem, self.rounding = problem, problem.rounding

@@ -94,9 +94,10 @@ def certify_table(
     status[tied] = Status.TIE
     if method.proof:
         allowed = admissible(x, model.reduction_, model._names(), constraints)
-        radius, blocks = table_rows(
+        radius, short, blocks = table_rows(
             model.head_, model.reduction_, x, allowed, found.inner, radius, method, numbers, execution.get("threads")
         )
+        status[short & (status == Status.PROVEN)] = Status.BUDGET
     certificates = TableCertificates(
         predicted=model.classes_[predicted],
         radius=radius,

@@ -14,6 +14,7 @@ from berncert.certification.proof_content import Part
 from berncert.certification.proof_file import Block, block
 from berncert.certification.proof_rows import Inputs, Question, Recorder
 from berncert.certification.results import Certificates
+from berncert.certification.status import Status
 from berncert.estimators.constraints import Admissible, ConstraintOptions
 from berncert.estimators.reduction import UP, Reduction, Route, rounded_norms
 from berncert.foundation.arrays import Flags, Floats
@@ -71,8 +72,8 @@ def table_content(reduction: Reduction) -> Part:
 def table_rows(
     head: PolynomialHead, reduction: Reduction, x: Floats, allowed: Admissible, inner: Answers, radius: Floats,
     method: Exact, numbers: Sequence[int] | None, threads: int | None,
-) -> tuple[Floats, list[Block]]:  # fmt: skip
-    """The radii that are proven in a file, and its rows.
+) -> tuple[Floats, Flags, list[Block]]:  # fmt: skip
+    """The radii that are proven in a file, which of them may be far from the largest, and the file's rows.
 
     inner: what was found in features, along the route of proofs. Where more than features count (a row outside the
     domain, a column without an axis that must move), a proof takes the nearest features instead, which lowers radii.
@@ -85,10 +86,10 @@ def table_rows(
     error = rounded_norms(weight * reduction.feature_error(x)[0], q)
     ends = [np.clip(part, -LARGEST, LARGEST) for part in (allowed.low, allowed.high)]
     inputs = Inputs(x, radius, error, gain * UP, np.concatenate(ends, axis=1))
-    _, lowered, blocks = Recorder(head, q).rows(
+    proven, lowered, blocks = Recorder(head, q).rows(
         asked, found, numbers=numbers, inputs=inputs, threads=threads, progress=False
     )
-    return lowered, blocks
+    return lowered, proven.status == Status.BUDGET, blocks
 
 
 def _limits(reduction: Reduction, x: Floats, allowed: Admissible) -> tuple[Floats, Floats]:
