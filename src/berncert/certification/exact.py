@@ -108,7 +108,7 @@ def certify(
         arithmetic (docs/audit.md). Radii are lowered by a factor of 1 - 2^-13, to what is proven there. Of a
         `Classifier`, the network's weights are in the file, the claim is about it in real arithmetic, and radii are
         those of the global route: a file holds no proof of the local one.
-    routes: of images, "both", or "global" only, as with `proof`. The local route costs nearly a hundred
+    routes: of images, "both", or "global" only, as with `proof`. The local route costs 40 or more
         evaluations of the model for an image; it is left out where the global one has proven a tenth of the distance at
         which the class would change if the model were affine, as it does for 1-Lipschitz models.
     counterexamples: of images, look for ones of another class, so that `upper` and `witness` are known where one is
@@ -272,7 +272,8 @@ class ImageProver(PreparedModel):
             replace(found.in_features, radius=found.feature_radius), numbers=batch.numbers, inputs=inputs,
             threads=self.threads, progress=self.progress,
         )  # fmt: skip
-        status = np.where(inner.status == Status.BUDGET, inner.status, found.status)
+        short = (inner.status == Status.BUDGET) & (found.status == Status.PROVEN)
+        status = np.where(short, Status.BUDGET, found.status)
         found = replace(found, radius=radius, status=status, feature_radius=inner.radius)
         return self._attacked(images, found) if self.method.counterexamples else found, blocks
 
