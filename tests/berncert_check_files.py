@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from berncert_check.checking import check_file
+from berncert_check.proof_file import UnusableError
+
 SIZES = {"f8": 8, "f4": 4, "u1": 1}
 
 
@@ -40,3 +43,12 @@ def write(path: Path, blocks: list[tuple[str, dict[str, Any], dict[str, np.ndarr
         digest = hashlib.sha256(digest + head + content).digest()
         parts.append(head + content + digest)
     path.write_bytes(b"".join(parts))
+
+
+def verdict(path: Path) -> str:
+    """That of a file with one row; UNUSABLE where the checker refuses the file."""
+    try:
+        (row,) = check_file(path)
+    except UnusableError:
+        return "UNUSABLE"
+    return row.verdict

@@ -17,13 +17,8 @@ SIDE = 4.0
 
 
 def ordinary() -> berncert.Classifier:
-    """Three-by-three convolutions with stride 2, BatchNorm, ReLU, five sigmoid features; a small head."""
-    extractor = nn.Sequential(
-        nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Flatten(), nn.Linear(1568, 5), nn.Sigmoid(),
-    )  # fmt: skip
-    return berncert.Classifier(extractor, nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 10)))
+    """Ordinary layers with five features; a small head."""
+    return berncert.Classifier(_layers(5), nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 10)))
 
 
 def kept_at_norm_one() -> berncert.Classifier:
@@ -38,14 +33,18 @@ def kept_at_norm_one() -> berncert.Classifier:
 
 def to_be_narrow() -> berncert.Classifier:
     """The ordinary layers again, with ten features, which are the logits, and weights from which boxes start narrow."""
-    extractor = nn.Sequential(
+    return berncert.Classifier(
+        berncert.narrow_weights(_layers(10)), berncert.SumHead(10 * torch.eye(10), torch.zeros(10))
+    )
+
+
+def _layers(features: int) -> nn.Sequential:
+    """Three-by-three convolutions with stride 2, BatchNorm, ReLU, sigmoid features."""
+    return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
         nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Flatten(), nn.Linear(1568, 10), nn.Sigmoid(),
+        nn.Flatten(), nn.Linear(1568, features), nn.Sigmoid(),
     )  # fmt: skip
-    return berncert.Classifier(
-        berncert.narrow_weights(extractor), berncert.SumHead(10 * torch.eye(10), torch.zeros(10))
-    )
 
 
 def train(

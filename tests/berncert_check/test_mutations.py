@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from berncert_check_files import blocks_of, write
+from berncert_check_files import blocks_of, verdict, write
 from random_heads import random_head
 
 import berncert
 from berncert_check.__main__ import main
 from berncert_check.checking import ACCEPTED, REJECTED, check_file
-from berncert_check.proof_file import UnusableError
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +24,6 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert 0 < c.radius[0] < math.inf
     assert [v.verdict for v in check_file(path)] == [ACCEPTED]
     return path
-
-
-def verdict(path: Path) -> str:
-    try:
-        (row,) = check_file(path)
-    except UnusableError:
-        return "UNUSABLE"
-    return row.verdict
 
 
 def test_any_changed_byte_is_refused(proof: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from berncert_check_files import blocks_of, write
+from berncert_check_files import blocks_of, verdict, write
 from torch import nn
 
 import berncert
@@ -18,7 +18,7 @@ from berncert.certification.network_proof import network_proof
 from berncert.certification.prepared_model import frozen_for
 from berncert_check.checking import ACCEPTED, REJECTED, UNSUPPORTED, check_file
 from berncert_check.network import Network, network_of
-from berncert_check.proof_file import Block, UnusableError
+from berncert_check.proof_file import Block
 
 
 def small_model(*, convolution: bool = False, seed: int = 0) -> berncert.Classifier:
@@ -105,14 +105,6 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Path:
     c = berncert.certify(small_model(), images(1), proof=path)
     assert 0 < c.radius[0] < math.inf
     return path
-
-
-def verdict(path: Path) -> str:
-    try:
-        (row,) = check_file(path)
-    except UnusableError:
-        return "UNUSABLE"
-    return row.verdict
 
 
 def test_changed_networks_images_and_radii_are_rejected(proof: Path, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from berncert_check_files import blocks_of, write
+from berncert_check_files import blocks_of, verdict, write
 
 import berncert
 from berncert_check.checking import ACCEPTED, REJECTED, check_file
-from berncert_check.proof_file import UnusableError
 
 
 def sum_head(
@@ -34,14 +33,6 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Path:
     berncert.certify(sum_head(3, 2, 1), [[0.3, 0.6, 0.4]], proof=path)
     assert verdict(path) == ACCEPTED
     return path
-
-
-def verdict(path: Path) -> str:
-    try:
-        (row,) = check_file(path)
-    except UnusableError:
-        return "UNUSABLE"
-    return row.verdict
 
 
 @pytest.mark.parametrize(

@@ -318,13 +318,19 @@ def exactly(network: FrozenNetwork, x: list[Fraction]) -> list[Fraction]:
     return x
 
 
-@pytest.mark.parametrize("name", CURVES)
-def test_lines_stay_below_and_above_their_curve_and_not_far(name: str) -> None:
-    curve = CURVES[name]
+def intervals() -> tuple[torch.Tensor, torch.Tensor]:
+    """Wide ones and narrow ones, (1, 400)."""
     generator = torch.Generator().manual_seed(0)
     ends = torch.rand(400, 2, generator=generator, dtype=torch.float64).mul(16).sub(8)
     ends[:100, 1] = ends[:100, 0] + 1e-3
     low, high = ends.amin(dim=1)[None], ends.amax(dim=1)[None]
+    return low, high
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_lines_stay_below_and_above_their_curve_and_not_far(name: str) -> None:
+    curve = CURVES[name]
+    low, high = intervals()
     lines = curve_lines(curve.function, Interval(low, high), curve.shape, torch.zeros(()))
     shares = torch.linspace(0, 1, 1001, dtype=torch.float64)[:, None]
     points = (low + (high - low) * shares).clamp(low, high)
@@ -359,10 +365,7 @@ def test_no_slope_between_kinks_changes_faster_than_is_said(name: str) -> None:
 @pytest.mark.parametrize("name", CURVES)
 def test_the_range_of_a_curve_is_what_it_takes_and_no_more(name: str) -> None:
     curve = CURVES[name]
-    generator = torch.Generator().manual_seed(0)
-    ends = torch.rand(400, 2, generator=generator, dtype=torch.float64).mul(16).sub(8)
-    ends[:100, 1] = ends[:100, 0] + 1e-3
-    low, high = ends.amin(dim=1)[None], ends.amax(dim=1)[None]
+    low, high = intervals()
     found = curve_range(curve.function, Interval(low, high), curve.shape, torch.full((), 1e-15, dtype=torch.float64))
     values = curve.function(low + (high - low) * torch.linspace(0, 1, 10_001, dtype=torch.float64)[:, None])
     assert (found.lower <= values.amin(dim=0)).all()

@@ -44,7 +44,7 @@ ENOUGH = 0.35
 ROUGHLY = 1.6
 """The first of the two, after a few radii."""
 AIM = math.log(0.88)
-"""Where the next radius is aimed at: a tenth of the margin left. This and the next as `_Trail` has them."""
+"""Where the next radius is aimed at: an eighth of the margin left. This and the next as `_Trail` has them."""
 STEEP = 2.0
 """The power of the radius with which the part of the margin that is lost is taken to grow, while nothing is known."""
 FARTHEST, LEAST_BACK = math.log(4), math.log(1.1)

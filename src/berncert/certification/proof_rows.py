@@ -165,8 +165,7 @@ class Recorder:
             open_rows &= np.isfinite(found.radius) & (found.status != Status.HOLDS)  # of others a share is no answer
             if not open_rows.any():
                 break
-        fine = np.isfinite(found.upper) & (found.witness * FINEST_WITNESS % 1 == 0).all(axis=1)
-        known = fine.tolist()
+        known = np.isfinite(found.upper) & (found.witness * FINEST_WITNESS % 1 == 0).all(axis=1)
         proofs: list[tuple[dict[str, Any], dict[str, Floats]]] = []
         for i, (upper, rival) in enumerate(zip(found.upper.tolist(), found.rival.tolist(), strict=True)):
             if (tree := trees.get(i)) is None:
