@@ -30,6 +30,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.attacked_sums import points_around
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import made_by, origin
 from berncert import Status, data
@@ -120,7 +121,8 @@ def measured(table: str, name: str, terms: str | None, degree: int, limit: int, 
     proven = sum(c.status in (Status.PROVEN, Status.WHOLE_CUBE) for c in found)
     rng, changed = np.random.default_rng(0), 0
     for row, c in zip(rows, found, strict=True):
-        near = _around(rng, row, np.asarray(c.counterfactual), model.scale_, min(float(c.radius), 30.0), points)
+        steps, goal = rng.normal(size=(points, len(row))), np.asarray(c.counterfactual)
+        near = points_around(rng, steps, row, goal, model.scale_, 2.0, min(float(c.radius), 30.0))
         changed += int((model.predict(near) != c.predicted).sum())
     base = float((model._base_labels(test) == held).mean())
     return Measured(
@@ -128,19 +130,6 @@ def measured(table: str, name: str, terms: str | None, degree: int, limit: int, 
         float(np.median(radius)), proven, float(np.median(gap)), float(np.median(seconds)), max(seconds),
         points * len(rows), changed,
     )  # fmt: skip
-
-
-def _around(
-    rng: np.random.Generator, x: np.ndarray, goal: np.ndarray, scale: np.ndarray, radius: float, count: int
-) -> np.ndarray:
-    """Rows closer than the radius, two thirds of them towards the counterfactual, most at the rim."""
-    steps = rng.normal(size=(count, len(x)))
-    if np.isfinite(goal).all():
-        part = 2 * count // 3
-        steps[:part] = ((goal - x) / scale) * (1 + 10 ** rng.uniform(-4, 0, (part, 1)) * steps[:part])
-    lengths = np.linalg.norm(steps, axis=1)
-    shrink = radius * (1 - 1e-9) * rng.uniform(size=(count, 1)) ** (1 / 32)
-    return x + steps / np.maximum(lengths, 1e-300)[:, None] * shrink * scale
 
 
 COLUMNS = [

@@ -51,10 +51,11 @@ def exact_logits(head: PolynomialHead, x: np.ndarray) -> list[Fraction]:
 
 
 def points_around(
-    rng: np.random.Generator, x: np.ndarray, goal: np.ndarray, scale: np.ndarray, norm: float, radius: float, count: int
-) -> np.ndarray:
-    """Rows closer than the radius, two thirds of them towards the counterfactual, most at the rim."""
-    steps = rng.normal(size=(count, len(x))) ** rng.choice([1, 3, 7], (count, 1))  # a few columns only, too
+    rng: np.random.Generator, steps: np.ndarray, x: np.ndarray, goal: np.ndarray, scale: np.ndarray, norm: float,
+    radius: float,
+) -> np.ndarray:  # fmt: skip
+    """Rows closer than the radius, one along each step, but two thirds towards the counterfactual; most at the rim."""
+    count = len(steps)
     if np.isfinite(goal).all():
         part = 2 * count // 3
         steps[:part] = ((goal - x) / scale) * (1 + 10 ** rng.uniform(-4, 0, (part, 1)) * steps[:part])
@@ -77,7 +78,9 @@ def attacked(
         seconds.append(time.process_time() - began)
         gaps.append(0.0 if math.isinf(c.radius) else 1 - c.radius / c.upper)
         goal = np.asarray(c.counterfactual, dtype=float).ravel()
-        near = points_around(rng, row, goal, model.scale_, norm, min(float(c.radius), 30.0), points)
+        shape = (points, len(row))
+        steps = rng.normal(size=shape) ** rng.choice([1, 3, 7], (points, 1))  # a few columns only, too
+        near = points_around(rng, steps, row, goal, model.scale_, norm, min(float(c.radius), 30.0))
         counts["points"] += points
         counts["changed"] += int((model.predict(near) != c.predicted).sum())
         features = model.reduction_.features(near[:exact])

@@ -35,6 +35,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
+from benchmarks.attacked_sums import points_around
 from benchmarks.report import Column, Section, markdown, number, show
 from benchmarks.timing import made_by, origin
 from berncert import Status
@@ -101,26 +102,14 @@ def attacked(case: Fitted, norm: float, limit: int, points: int) -> Attacked:
     rng, changed = np.random.default_rng(0), 0
     goals = c.counterfactual.to_numpy()
     for i in range(len(x)):
-        near = _around(rng, x[i], goals[i], model.scale_, min(float(c.radius[i]), 30.0), norm, points)
+        steps = rng.normal(size=(points, x.shape[1]))
+        near = points_around(rng, steps, x[i], goals[i], model.scale_, norm, min(float(c.radius[i]), 30.0))
         changed += int((model.predict(pd.DataFrame(near, columns=rows.columns)) != c.predicted[i]).sum())
     known = np.isfinite(c.upper)
     wrong = int((model.predict(c.counterfactual[known]) == c.predicted[known]).sum()) if known.any() else 0
     proven = sum(status in (Status.PROVEN, Status.WHOLE_CUBE) for status in c.status)
     shares = tuple(float(v) for v in c.certified_accuracy(labels, [0.25, 0.5]))
     return Attacked(case, norm, len(x), ms, proven, (shares[0], shares[1]), points * len(x), changed, wrong)
-
-
-def _around(
-    rng: np.random.Generator, x: np.ndarray, goal: np.ndarray, scale: np.ndarray, radius: float, norm: float, count: int
-) -> np.ndarray:
-    """Rows closer than the radius, two thirds of them towards the counterfactual, most at the rim."""
-    steps = rng.normal(size=(count, len(x)))
-    if np.isfinite(goal).all():
-        part = 2 * count // 3
-        steps[:part] = ((goal - x) / scale) * (1 + 10 ** rng.uniform(-4, 0, (part, 1)) * steps[:part])
-    lengths = np.linalg.norm(steps, ord=norm, axis=1)
-    shrink = radius * (1 - 1e-9) * rng.uniform(size=(count, 1)) ** (1 / 32)
-    return x + steps / np.maximum(lengths, 1e-300)[:, None] * shrink * scale
 
 
 # ---- the same question to a global solver ----

@@ -87,7 +87,7 @@ def restrict(coefficients: Tensor, lower: Tensor | Sequence[float], upper: Tenso
             "give one number for each axis of the cube"
         )
     for axis in range(1, dim + 1):
-        weights = _interval_weights(coefficients.shape[axis] - 1, lower[axis - 1], upper[axis - 1])
+        weights = interval_weights(coefficients.shape[axis] - 1, lower[axis - 1], upper[axis - 1])
         coefficients = (coefficients.movedim(axis, -1) @ weights.T).movedim(-1, axis)
     return coefficients
 
@@ -97,7 +97,7 @@ def restrict_rows(coefficients: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     rows, sizes = len(lower), coefficients.shape[1:]
     values = coefficients.movedim(0, -1).flatten(1).expand(rows, -1, -1)  # (N, n_1+1, the rest)
     for axis, size in enumerate(sizes):
-        weights = _interval_weights(size - 1, lower[:, axis, None, None], upper[:, axis, None, None])
+        weights = interval_weights(size - 1, lower[:, axis, None, None], upper[:, axis, None, None])
         following = sizes[axis + 1] if axis + 1 < len(sizes) else len(coefficients)
         values = (weights @ values).transpose(1, 2).reshape(rows, following, -1)  # this axis goes to the end
     return values.reshape(rows, len(coefficients), *sizes)
@@ -142,7 +142,7 @@ def _slopes(degree: int, x: Tensor) -> Tensor:
     return degree * (torch.cat([zero, lower], dim=-1) - torch.cat([lower, zero], dim=-1))
 
 
-def _interval_weights(degree: int, lower: Tensor, upper: Tensor) -> Tensor:
+def interval_weights(degree: int, lower: Tensor, upper: Tensor) -> Tensor:
     """Row i holds the weights of the old coefficients in the i-th new one on [lower, upper].
 
     That coefficient is the polynomial's polar form at i times upper and degree - i times lower: the recursion of the

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from berncert.foundation.arrays import Floats, Ints
+from berncert.polynomial import bernstein
 
 
 class Group(NamedTuple):
@@ -31,30 +32,21 @@ def free_axes(group: Group) -> Floats:
 @cache
 def basis(degree: int, count: int) -> Floats:
     """(count, degree + 1): the Bernstein polynomials at points from 0 to 1."""
-    x = np.linspace(0.0, 1.0, count)[:, None]
-    k = np.arange(degree + 1)
-    choose = np.array([math.comb(degree, i) for i in k], dtype=float)
-    found: Floats = choose * x**k * (1 - x) ** (degree - k)
+    found: Floats = bernstein.basis(degree, torch.linspace(0, 1, count, dtype=torch.float64)).numpy()
     return found
 
 
-def restriction(n: int, low: float, high: float) -> Floats:
-    """The matrix from coefficients on [0, 1] to those on [low, high]."""
-    out = np.zeros((n + 1, n + 1))
-    for k in range(n + 1):
-        line = np.zeros(n + 1)
-        line[0] = 1.0
-        for step in range(1, n + 1):
-            x = high if step <= k else low
-            line[1:] = (1 - x) * line[1:] + x * line[:-1]
-            line[0] *= 1 - x
-        out[k] = line
-    return out
+def restrictions(degree: int, low: Floats, high: Floats) -> Floats:
+    """(N, degree + 1, degree + 1): the matrices from coefficients on [0, 1] to those on [low, high], (N,) each."""
+    ends = (torch.from_numpy(end)[:, None, None] for end in (low, high))
+    found: Floats = bernstein.interval_weights(degree, *ends).numpy()
+    return found
 
 
 @cache
 def _halving(n: int) -> tuple[Floats, Floats]:
-    return restriction(n, 0.0, 0.5), restriction(n, 0.5, 1.0)
+    lower, upper = restrictions(n, np.array([0.0, 0.5]), np.array([0.5, 1.0]))
+    return lower, upper
 
 
 def split(nets: Floats, axes: Ints) -> tuple[Floats, Floats]:
@@ -89,10 +81,7 @@ def _derived(nets: Floats, places: Sequence[int]) -> Floats:
 def _value(nets: Floats, at: Floats) -> Floats:
     """Each net at its own point, (T, m) in [0, 1]."""
     for place in range(at.shape[1]):
-        n = nets.shape[1] - 1
-        k = np.arange(n + 1)
-        choose = np.array([math.comb(n, i) for i in k], dtype=float)
-        weights = choose * at[:, place, None] ** k * (1 - at[:, place, None]) ** (n - k)
+        weights = bernstein.basis(nets.shape[1] - 1, torch.from_numpy(at[:, place])).numpy()
         nets = np.einsum("tk,tk...->t...", weights, nets)
     return nets
 

@@ -10,7 +10,7 @@ import numpy as np
 from berncert.certification.kernels.recorded_reason import FAR, POSITIVE, ROOM, Claim
 from berncert.certification.proof_sums.boxes import Look, SumBox, halves, length
 from berncert.certification.proof_sums.relaxation import Relaxation
-from berncert.certification.proof_sums.terms import Group, restriction
+from berncert.certification.proof_sums.terms import Group, restrictions
 from berncert.foundation.arrays import Floats
 
 DEEPEST_BOX = 100
@@ -53,7 +53,7 @@ class SumTree:
             for place in range(group.axes.shape[1]):
                 n = c.shape[place + 1] - 1
                 axes = group.axes[:, place]
-                cut = np.array([restriction(n, low[j], high[j]) for j in axes]).reshape(len(axes), n + 1, n + 1)
+                cut = restrictions(n, low[axes], high[axes])
                 c = np.moveaxis(np.einsum("tab,tb...->ta...", cut, np.moveaxis(c, place + 1, 1)), 1, place + 1)
             groups.append(group._replace(coefficients=c))
         return SumBox(low, high, groups, 0.0, np.clip(self.near, low, high))
