@@ -202,13 +202,25 @@ def test_distnet_has_one_construction_only(construction: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vgg11", "densenet"])
 def test_the_ordinary_construction_is_the_papers_with_plain_weights(name: str) -> None:
-    paper, ordinary = (small(name, (1, 28, 28), 4, construction) for construction in ("paper", "ordinary"))
+    paper = small(name, (1, 28, 28), 4, "paper")
+    ordinary = small(name, (1, 28, 28), 4, "ordinary", clip=False)
     ours, theirs = ordinary.state_dict(), export(paper).state_dict()
     assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
     ordinary.load_state_dict(theirs)
     images = torch.rand(3, 1, 28, 28)
     torch.testing.assert_close(ordinary(images), paper(images))
     assert not any(is_parametrized(part) for part in ordinary.modules())
+
+
+def test_an_ordinary_network_clips_images_which_changes_none_and_halves_boxes_around_black_pixels() -> None:
+    clipping = small("cnn", (1, 28, 28), 10, "ordinary")
+    plain = clipping.layers[1:]
+    images = torch.rand(5, 1, 28, 28)
+    assert torch.equal(clipping(images), plain(images))
+    assert torch.equal(clipping(images * 3 - 1), plain((images * 3 - 1).clamp(0, 1)))
+    half, whole = (feature_box(net, torch.zeros(1, 1, 28, 28), 0.01) for net in (clipping, plain))
+    narrow, wide = (float((box.upper - box.lower).detach().mean()) for box in (half, whole))
+    assert narrow < 0.6 * wide
 
 
 def test_intervals_come_out_of_an_ordinary_network_about_as_wide_as_they_go_in() -> None:

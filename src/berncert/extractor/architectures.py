@@ -75,6 +75,10 @@ class Construction:
         self.shape = (channels or self.shape[0], *(-(-n // stride) for n in self.shape[1:]))
         return self
 
+    def begin(self, mean: Sequence[float] | None, std: Sequence[float] | None) -> Self:
+        """Append what images pass first: the normalisation of each channel, if there is any."""
+        return self.add(Normalise(mean, std)) if mean and std else self
+
     def fork(self) -> Self:
         """An empty branch that starts from the current shape."""
         return replace(self, layers=[])
@@ -208,7 +212,18 @@ class Paper(Construction):
 
 @dataclass
 class Ordinary(Paper):
-    """The same networks with plain weights, which start narrow, for training by intervals."""
+    """The same networks with plain weights, which start narrow, for training by intervals.
+
+    With `clip` images are clipped to [0, 1] first. That changes no image, and keeps boxes around it where pixels are:
+    around a black pixel they are half as wide.
+    """
+
+    clip: bool = field(default=True, kw_only=True)
+
+    def begin(self, mean: Sequence[float] | None, std: Sequence[float] | None) -> Self:
+        if self.clip:
+            self.add(nn.Hardtanh(0.0, 1.0))
+        return super().begin(mean, std)
 
     def weighted(self, layer: L) -> L:
         return narrow_weights(layer)
@@ -359,7 +374,7 @@ def build(
         mean, std = [float(v) for v in mean or [0] * shape[0]], [float(v) for v in std or [1] * shape[0]]
         if len(mean) != shape[0]:
             raise ValueError(f"expected a mean for each of the {shape[0]} channels, got {mean}; give as many")
-        net.add(Normalise(mean, std))
+    net.begin(mean, std)
     architecture(net, **{key: settings[key] for key in _keywords(architecture)})
     about = {"name": name, "input_shape": list(shape), "dim": dim, "construction": construction}
     return Extractor(net.end(dim).layers, about | {"side": None, "mean": mean, "std": std} | settings, net.norm)

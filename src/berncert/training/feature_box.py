@@ -13,6 +13,7 @@ from berncert.extractor.bounds.local import Interval, LocalValue
 from berncert.extractor.freezing.live_steps import live_steps
 from berncert.extractor.frozen import FrozenNetwork, Step, interpret
 from berncert.extractor.operations.base import Affine
+from berncert.extractor.operations.entrywise import Relaxed
 from berncert.foundation.arguments import is_real
 
 
@@ -97,7 +98,11 @@ def _through(step: Step, boxes: tuple[_Middle, ...]) -> _Middle:
     if isinstance(operation, Affine):
         middle = operation.evaluate(*(box.middle for box in boxes))
         return _Middle(middle, operation.absolute(*(box.half for box in boxes)))
-    interval = operation.interval(*map(_local, boxes))
+    interval: Interval | None
+    if isinstance(operation, Relaxed) and operation.shape_of_curve.turn is None:  # it never falls
+        interval = Interval(*(operation.evaluate(side) for side in _sides(boxes[0])))
+    else:
+        interval = operation.interval(*map(_local, boxes))
     if interval is None:
         raise TypeError(
             f"{step.name}: no interval is known for {step.layer}; for networks that are 1-Lipschitz by construction "
@@ -106,7 +111,10 @@ def _through(step: Step, boxes: tuple[_Middle, ...]) -> _Middle:
     return _Middle((interval.lower + interval.upper) / 2, (interval.upper - interval.lower) / 2)
 
 
+def _sides(box: _Middle) -> Interval:
+    return Interval(box.middle - box.half, box.middle + box.half)
+
+
 def _local(box: _Middle) -> LocalValue:
-    interval = Interval(box.middle - box.half, box.middle + box.half)
     far = box.half.detach().flatten(1).amax(dim=1, keepdim=True)
-    return LocalValue(box.middle, interval, math.inf, (math.inf,), far)
+    return LocalValue(box.middle, _sides(box), math.inf, (math.inf,), far)

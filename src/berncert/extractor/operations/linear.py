@@ -129,14 +129,16 @@ class Convolution(Affine, Layer):
             raise ValueError(f"expected (out, in / groups, height, width) weights and their bias, got {_shapes(self)}")
 
     def evaluate(self, *values: Tensor) -> Tensor:
-        (x,), geometry = values, self.geometry
-        (top, bottom), (left, right) = self.padding
-        even = self.mode == "zeros" and top == bottom and left == right
-        padded, padding = (x, (top, left)) if even else (geometry.pad(x), (0, 0))
-        return F.conv2d(padded, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self._convolve(values[0], self.weight, self.bias)
 
     def absolute(self, *values: Tensor) -> Tensor:
-        return self.geometry.convolve(values[0], self.weight.abs())
+        return self._convolve(values[0], self.weight.abs(), None)
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        (top, bottom), (left, right) = self.padding
+        even = self.mode == "zeros" and top == bottom and left == right
+        padded, padding = (x, (top, left)) if even else (self.geometry.pad(x), (0, 0))
+        return F.conv2d(padded, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def pull_rows(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
         (top, bottom), (left, right) = self.padding
