@@ -212,6 +212,15 @@ def test_the_ordinary_construction_is_the_papers_with_plain_weights(name: str) -
     assert not any(is_parametrized(part) for part in ordinary.modules())
 
 
+def test_a_cnn_has_so_many_convolutions_in_each_stage_of_which_the_first_halves_the_map() -> None:
+    net = small("cnn", (1, 28, 28), 10, "ordinary", depth=2, width=8, convolutions=3)
+    shapes = [
+        (part.in_channels, part.out_channels, part.stride[0]) for part in net.modules() if isinstance(part, nn.Conv2d)
+    ]
+    assert shapes == [(1, 8, 2), (8, 8, 1), (8, 8, 1), (8, 16, 2), (16, 16, 1), (16, 16, 1)]
+    assert net(torch.rand(3, 1, 28, 28)).shape == (3, 10)
+
+
 def test_an_ordinary_network_clips_images_which_changes_none_and_halves_boxes_around_black_pixels() -> None:
     clipping = small("cnn", (1, 28, 28), 10, "ordinary")
     plain = clipping.layers[1:]

@@ -100,6 +100,22 @@ def test_of_linear_layers_it_is_that_of_bound_propagation() -> None:
     torch.testing.assert_close((box.lower, box.upper), (theirs.lower, theirs.upper))
 
 
+@pytest.mark.parametrize(
+    ("layer", "turn"),
+    [(nn.ReLU(), None), (nn.Sigmoid(), None), (nn.Tanh(), None), (nn.LeakyReLU(0.2), None), (nn.Hardtanh(0, 1), None),
+     (nn.ELU(), None), (nn.LeakyReLU(-0.5), 0.0), (nn.GELU(), -0.751791524694), (nn.SiLU(), -1.278464542761)],
+)  # fmt: skip
+def test_a_function_takes_a_box_to_its_values_at_the_ends_and_where_it_turns(
+    layer: nn.Module, turn: float | None
+) -> None:
+    x = torch.linspace(-3, 3, 61, dtype=torch.float64)[:, None]
+    box = feature_box(layer, x, 0.2)
+    ends = [layer(x - 0.2), layer(x + 0.2)]
+    ends += [layer(x.clone().fill_(turn).clamp(x - 0.2, x + 0.2))] if turn is not None else []
+    torch.testing.assert_close(box.lower, torch.stack(ends).amin(dim=0))
+    torch.testing.assert_close(box.upper, torch.stack(ends).amax(dim=0))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("training", [True, False])
 def test_at_radius_0_it_is_the_features_of_the_network_in_its_mode(name: str, training: bool) -> None:

@@ -235,10 +235,12 @@ def mlp(net: Net, *, depth: int = 3, width: int = 256) -> None:
         net.linear(width).activate()
 
 
-def cnn(net: Net, *, depth: int = 2, width: int = 16, hidden: int = 100) -> None:
-    """`depth` convolutions that halve the map, `width` channels and twice as many each time, then a hidden layer."""
-    for i in range(depth):
-        net.conv(width << i, stride=2).activate()
+def cnn(net: Net, *, depth: int = 2, width: int = 16, hidden: int = 100, convolutions: int = 1) -> None:
+    """`depth` stages of so many convolutions, of which the first halves the map; `width` channels in the first stage,
+    twice as many in each further one; then a hidden layer."""
+    for stage in range(depth):
+        for i in range(convolutions):
+            net.conv(width << stage, stride=2 if i == 0 else 1).activate()
     net.linear(hidden).activate()
 
 
