@@ -124,6 +124,24 @@ def test_what_holds_is_proven_what_falls_has_its_image_and_the_rest_is_unknown(n
     assert set(most.status) <= {berncert.Status.HOLDS, berncert.Status.FALLS, berncert.Status.UNKNOWN}
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_deciding_takes_bounds_forwards_where_they_are_enough_and_holds_where_all_bounds_do(norm: float) -> None:
+    model, x = smoothed(), images(20)
+    route = LocalRoute(model.extractor, proven(model.extractor, norm, 2.0**-53), model.head, norm)
+    predicted = model(x).argmax(dim=1).numpy()
+    ways = set()
+    for radius in (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 1.0):
+        at = np.full(len(x), radius)
+        forwards, all_bounds = (way(x, predicted, at)[0] >= radius for way in (route._proven_forwards, route._proven))
+        holds = route.holds(x, predicted, radius)
+        assert (all_bounds >= forwards).all()
+        np.testing.assert_array_equal(holds, all_bounds)
+        ways.update(zip(forwards.tolist(), all_bounds.tolist(), strict=True))
+        for moved in attacked(model, x, torch.as_tensor(at), norm, 20):
+            assert (model(moved).argmax(dim=1).numpy() == predicted)[holds].all()
+    assert ways == {(True, True), (False, True), (False, False)}
+
+
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
 def test_radii_that_are_tried_close_in_on_the_largest_that_is_proven(power: float) -> None:
     largest = np.geomspace(0.03, 6, 20)

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from berncert.extractor.architectures import ARCHITECTURES, Extractor, build, default_options
+from berncert.extractor.freezing.freeze import freeze
 from berncert.extractor.layers import PotentialStep
 from berncert.extractor.lipschitz import lipschitz_bound
+from berncert.extractor.operations.entrywise import Clamp
 from berncert.extractor.parametrizations import export
 from berncert.training.feature_box import feature_box
 
@@ -212,6 +214,11 @@ def test_the_ordinary_construction_is_the_papers_with_plain_weights(name: str) -
     assert not any(is_parametrized(part) for part in ordinary.modules())
 
 
+def test_clipping_is_frozen_as_a_clamp() -> None:
+    net = small("cnn", (1, 28, 28), 10, "ordinary", clip=True)
+    assert isinstance(freeze(net, (1, 28, 28)).steps[0].operation, Clamp)
+
+
 def test_a_cnn_has_so_many_convolutions_in_each_stage_of_which_the_first_halves_the_map() -> None:
     net = small("cnn", (1, 28, 28), 10, "ordinary", depth=2, width=8, convolutions=3)
     shapes = [
@@ -221,13 +228,16 @@ def test_a_cnn_has_so_many_convolutions_in_each_stage_of_which_the_first_halves_
     assert net(torch.rand(3, 1, 28, 28)).shape == (3, 10)
 
 
-def test_an_ordinary_network_clips_images_which_changes_none_and_halves_boxes_around_black_pixels() -> None:
-    clipping = small("cnn", (1, 28, 28), 10, "ordinary")
+def test_clipping_changes_no_image_and_halves_boxes_around_black_pixels_whose_slopes_stay() -> None:
+    clipping = small("cnn", (1, 28, 28), 10, "ordinary", clip=True)
     plain = clipping.layers[1:]
     images = torch.rand(5, 1, 28, 28)
     assert torch.equal(clipping(images), plain(images))
     assert torch.equal(clipping(images * 3 - 1), plain((images * 3 - 1).clamp(0, 1)))
     half, whole = (feature_box(net, torch.zeros(1, 1, 28, 28), 0.01) for net in (clipping, plain))
+    edges = torch.tensor([0.0, 1.0]).repeat(392).view(1, 1, 28, 28).requires_grad_()
+    slopes = [torch.autograd.grad(net(edges).sum(), edges)[0] for net in (clipping, plain)]
+    assert torch.equal(*slopes)
     narrow, wide = (float((box.upper - box.lower).detach().mean()) for box in (half, whole))
     assert narrow < 0.6 * wide
 

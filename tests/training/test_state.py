@@ -13,7 +13,7 @@ from torch import nn
 from berncert.extractor import miyato
 from berncert.training.loop import train
 from berncert.training.recipes import Recipe, load_recipe
-from berncert.training.state import LOG, RECIPE, STATE, Average, claim_folder, write_log, write_recipe
+from berncert.training.state import LOG, RECIPE, STATE, Average, claim_folder, load_weights, write_log, write_recipe
 
 
 @pytest.fixture
@@ -108,6 +108,14 @@ def test_a_state_that_was_cut_off_is_refused(size: int, settings: Recipe, tmp_pa
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(ValueError, match=r"expected .*state\.safetensors"):
         train(settings, tmp_path, progress=False)
+
+
+def test_weights_of_another_network_are_refused_in_a_sentence_that_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / STATE
+    with pytest.raises(
+        ValueError, match=f"expected the weights of the recipe's network in {file}, got those of another"
+    ):
+        load_weights(nn.Linear(2, 3), nn.Linear(3, 3).state_dict(), file)
 
 
 def test_a_training_leaves_no_other_files(settings: Recipe, tmp_path: Path) -> None:

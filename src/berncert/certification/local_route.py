@@ -81,6 +81,23 @@ class Planes(NamedTuple):
         return np.asarray(self.constant + parts.sum(axis=2) - rounding)
 
 
+class _Margins(NamedTuple):
+    """Of the features within a radius of each image, and of the margins on them."""
+
+    error: Floats
+    """How far computed features are from the exact ones."""
+    low: Floats
+    high: Floats
+    """Between which computed features lie,"""
+    known: Flags
+    """if this is true."""
+    sharp: Flags
+    """Whether the head itself has to be asked."""
+    planes: Planes
+    least: Floats
+    """(N, K): no margin is less."""
+
+
 def local_route_takes(head: Any) -> bool:
     """Whether the local route is there for this head: a dense polynomial or an affine one, no sum of both."""
     return isinstance(head, PolynomialHead) and (head.affine is None or not head.terms)
@@ -141,13 +158,15 @@ class LocalRoute:
         some = (factor > 0) & np.isfinite(factor)
         return float(np.median(factor[some])) if some.any() else None
 
-    def holds(self, images: Tensor, predicted: Ints, radius: float) -> Floats:
-        """Whether each image's class is proven within this radius."""
-        parts = [
-            self._proven(images[rows], predicted[rows], np.full(len(rows), radius))[0] >= radius
-            for rows in np.array_split(np.arange(len(images)), max(1, -(-len(images) // self.at_once)))
-        ]
-        return np.concatenate(parts)
+    def holds(self, images: Tensor, predicted: Ints, radius: float) -> Flags:
+        """Whether each image's class is proven within this radius: by bounds forwards, else by backwards ones too."""
+        found = np.zeros(len(images), np.bool_)
+        for proven in (self._proven_forwards, self._proven):
+            rows = np.flatnonzero(~found)
+            for some in np.array_split(rows, -(-len(rows) // self.at_once)) if len(rows) else []:
+                at = np.full(len(some), radius)
+                found[some] = proven(images[some], predicted[some], at)[0] >= radius
+        return found
 
     def linear(self, images: Tensor, predicted: Ints) -> tuple[Floats, Floats]:
         """Where the first rival would be reached if the model were affine, and by how much the class leads.
@@ -195,12 +214,7 @@ class LocalRoute:
         of these images then.
         """
         reached = self.reach.around(images, torch.as_tensor(radius), known_before)
-        error = self._extraction_error(reached, radius)
-        low, high, known = self._box(reached, error)
-        known &= np.isfinite(radius)
-        sharp = self._sharp(reached, known)
-        planes = self._planes(low, high, predicted, sharp)
-        least = planes.least(low, high)
+        error, low, high, known, sharp, planes, least = self._margins(reached, predicted, radius)
         open_ = ~(least > 0)  # what is not a number proves nothing
         rows = np.flatnonzero(known & open_.any(axis=1))
         proven = np.where(known & ~open_.any(axis=1), radius, 0.0)
@@ -214,6 +228,23 @@ class LocalRoute:
             whole = self._holds(low[rows], high[rows], predicted[rows], sharp[rows])
             proven[rows[whole]] = radius[rows[whole]]
         return proven, np.where(known, least.min(axis=1), -math.inf), reached.known
+
+    def _proven_forwards(self, images: Tensor, predicted: Ints, radius: Floats) -> tuple[Floats, Floats]:
+        """The radius where bounds that only go forwards prove it, else 0, and the margin left: most of networks that
+        were trained through their boxes, in a tenth of the time."""
+        reached = self.reach.around(images, torch.as_tensor(radius), backwards=False)
+        margins = self._margins(reached, predicted, radius)
+        least = np.where(margins.known, margins.least.min(axis=1), -math.inf)
+        return np.where(least > 0, radius, 0.0), least
+
+    def _margins(self, reached: Reached, predicted: Ints, radius: Floats) -> _Margins:
+        """What is known of all margins from the box of the features."""
+        error = self._extraction_error(reached, radius)
+        low, high, known = self._box(reached, error)
+        known &= np.isfinite(radius)
+        sharp = self._sharp(reached, known)
+        planes = self._planes(low, high, predicted, sharp)
+        return _Margins(error, low, high, known, sharp, planes, planes.least(low, high))
 
     def _sharp(self, reached: Reached, known: Any) -> Any:
         """For which rows the head itself has to be asked: those whose class leads by little."""

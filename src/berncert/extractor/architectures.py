@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from berncert.extractor.layers import LinfDistance, MaxMin, Normalise, PotentialStep, SortedDistance, UnitCube
+from berncert.extractor.layers import Clip, LinfDistance, MaxMin, Normalise, PotentialStep, SortedDistance, UnitCube
 from berncert.extractor.parametrizations import L, almost_orthogonal, miyato, narrow_weights, orthogonal
 
 
@@ -214,15 +214,15 @@ class Paper(Construction):
 class Ordinary(Paper):
     """The same networks with plain weights, which start narrow, for training by intervals.
 
-    With `clip` images are clipped to [0, 1] first. That changes no image, and keeps boxes around it where pixels are:
-    around a black pixel they are half as wide.
+    With `clip` inputs are clipped to [0, 1] first. That changes no image whose pixels are there, and keeps the boxes
+    around it there: around a black pixel they are half as wide.
     """
 
-    clip: bool = field(default=True, kw_only=True)
+    clip: bool = field(default=False, kw_only=True)
 
     def begin(self, mean: Sequence[float] | None, std: Sequence[float] | None) -> Self:
         if self.clip:
-            self.add(nn.Hardtanh(0.0, 1.0))
+            self.add(Clip())
         return super().begin(mean, std)
 
     def weighted(self, layer: L) -> L:

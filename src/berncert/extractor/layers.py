@@ -84,6 +84,16 @@ class Normalise(nn.Module):
         return f"mean={self.mean.tolist()}, std={self.std.tolist()}"
 
 
+class Clip(nn.Module):
+    """Each number moved into [0, 1], where pixels are: 1-Lipschitz in every norm.
+
+    At 0 and 1 its slope is 1, where that of torch's Hardtanh is 0: attacks and training see black and white pixels.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clamp(0.0, 1.0)
+
+
 class UnitCube(nn.Module):
     """A cube of the given side around 0, scaled to [0,1]^d, and everything outside clamped: 1/side-Lipschitz.
 

@@ -14,7 +14,7 @@ from berncert.models.tensor_file import read_tensors, strip_prefix
 from berncert.polynomial import smooth
 from berncert.training.recipes import Recipe
 from berncert.training.state import FORMAT as STATE_FORMAT
-from berncert.training.state import STATE
+from berncert.training.state import STATE, load_weights
 
 
 def build_model(recipe: Recipe, input_shape: tuple[int, ...], classes: int) -> Classifier:
@@ -81,5 +81,5 @@ def trained_model(folder: Path) -> tuple[Classifier, Recipe]:
     tensors, about = read_tensors(file, STATE_FORMAT)
     recipe = Recipe.from_dict(about["recipe"])
     model = build_model(recipe, tuple(about["data"]["shape"]), len(about["data"]["classes"]))
-    model.load_state_dict(strip_prefix("average.", tensors) or strip_prefix("model.", tensors))
+    load_weights(model, strip_prefix("average.", tensors) or strip_prefix("model.", tensors), file)
     return model.eval(), recipe

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from berncert.certification.classifier import Classifier
 from berncert.foundation.folders import claimed, differences, write_whole
@@ -89,7 +89,7 @@ class State:
                 f"expected the data that the training in {path.parent} began with, got other data: "
                 f"{', '.join(changed)}; choose another folder, or delete that one to start again"
             )
-        self.model.load_state_dict(strip_prefix("model.", tensors))
+        load_weights(self.model, strip_prefix("model.", tensors), path)
         optimizer = self.optimizer.state_dict()
         for key, value in strip_prefix("optimizer.", tensors).items():
             index, name = key.split(".", 1)
@@ -152,6 +152,17 @@ def write_log(folder: Path, log: list[dict[str, float]]) -> None:
     if log:
         rows = ["\t".join(log[0]), *("\t".join(repr(row[name]) for name in log[0]) for row in log)]
         write_whole(folder / LOG, ("\n".join(rows) + "\n").encode())
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Give the model the weights of this file, or raise an error that says they are those of another network."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(
+            f"expected the weights of the recipe's network in {path}, got those of another one, as an earlier version "
+            "of berncert may have built it; train again in another folder"
+        ) from error
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:

@@ -142,7 +142,7 @@ class Leaky(WithConstant, Relaxed):
 
     @property
     def shape_of_curve(self) -> CurveShape:
-        return CurveShape(0.0, (0.0,), 0.0 if bool((self.by < 0).any()) else None)
+        return CurveShape(0.0, (0.0,), 0.0 if bool((self.by.detach() < 0).any()) else None)
 
     def lines(self, value: LocalValue) -> Lines:
         return kinked_lines(value.interval, self.by)

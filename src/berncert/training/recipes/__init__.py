@@ -50,7 +50,7 @@ class Recipe:
             if key not in known:
                 raise _unknown(key, list(known))
             if type(value) is not type(known[key]):
-                raise ValueError(f"expected {key} to be like {known[key]!r}, got {value!r}")
+                raise ValueError(f"expected {key} to be {_kind(known[key])}, got {value!r}")
 
     def _architecture_options(self) -> dict[str, Any]:
         """The options that the architecture has besides the settings of a recipe, with their defaults."""
@@ -80,7 +80,7 @@ class Recipe:
         return replace(changed, model=model)
 
     def as_dict(self) -> dict[str, Any]:
-        """The recipe as plain JSON, with every default written out."""
+        """The recipe as plain JSON, with every default written out but those of the options of its architecture."""
         entries: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return entries
 
@@ -189,6 +189,12 @@ def parse_sweep(text: str) -> tuple[str, list[Any]]:
     if key in SECTION_OF and tuple[float, ...] in kinds_of(get_type_hints(SECTIONS[SECTION_OF[key]])[key]):
         raise ValueError(f"expected a setting with one value to sweep over, got {key}, a list; do it in Python")
     return key, [parse_value(key, value.strip()) for value in values.split(",")]
+
+
+def _kind(example: Any) -> str:
+    """What a value of the same type as this one is, in words."""
+    kinds = {bool: "true or false", int: "a whole number", float: "a number with a point"}
+    return f"{kinds.get(type(example), type(example).__name__)}, like {json.dumps(example)}"
 
 
 def _unknown(key: str, known: list[str]) -> ValueError:
