@@ -32,6 +32,7 @@ examples:
   python -m experiments.rivals mnist-l2 mnist --randomized mnist:0.25 mnist:0.5
   python -m experiments.rivals mnist-linf "trained for l2"=mnist
   python -m experiments.rivals cifar10-l2 runs/cifar10 cohen2019:0.25 salman2019:0.25 --randomized runs/cifar10:0.12
+  python -m experiments.rivals mnist-linf --add runs/mnist-local-linf     one curve more in the same picture
   python -m experiments.rivals                                        draws all records again
 """
 INTRODUCTION = """\
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument(
         "--randomized", nargs="+", default=[], metavar="[LABEL=]MODEL:SIGMA", help="smooth these models with noise"
     )
+    parser.add_argument("--add", action="store_true", help="keep the other curves of the record (only these curves)")
     parser.add_argument("--votes", type=int, default=1000, help="of randomized smoothing, for each image (1000)")
     parser.add_argument("--runs", type=Path, default=Path("out/rivals"), metavar="DIR", help="of new runs (out/rivals)")
     parser.add_argument("--data-dir", help="where data sets and published rows are (else BERNCERT_DATA)")
@@ -59,9 +61,11 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.picture:
-        record = gathered(chosen) | origin("experiments.rivals")
+        record, file = gathered(chosen) | origin("experiments.rivals"), chosen.out / f"{chosen.picture}.json"
+        if chosen.add:
+            record = joined(json.loads(file.read_text()), record)
         chosen.out.mkdir(parents=True, exist_ok=True)
-        write_whole(chosen.out / f"{chosen.picture}.json", (json.dumps(record, indent=1) + "\n").encode())
+        write_whole(file, (json.dumps(record, indent=1) + "\n").encode())
     records = {
         name: json.loads(path.read_text()) for name in PICTURES if (path := chosen.out / f"{name}.json").exists()
     }
@@ -83,6 +87,13 @@ def gathered(chosen: argparse.Namespace) -> dict[str, Any]:
     if not curves:
         raise SystemExit("expected at least one run or model, got none")
     return {"picture": chosen.picture, "curves": curves, "points": [point._asdict() for point in picture.points]}
+
+
+def joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The new record with the curves of the old one before its own; of two with one label the new one."""
+    labels = {curve["label"] for curve in new["curves"]}
+    kept = [curve for curve in old["curves"] if curve["label"] not in labels]
+    return new | {"curves": kept + new["curves"], "command": f"{old['command']}; {new['command']}"}
 
 
 def draw(name: str, record: dict[str, Any], path: Path) -> None:
