@@ -41,3 +41,21 @@ def test_a_record_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pyte
     assert rows["once"] == rows["twice"]
     assert rows["once"]["images"] == 16
     assert 0 < rows["once"]["certified"] <= rows["once"]["attacked"] < 1
+
+
+def test_what_is_proven_at_the_radius_counts_also_where_a_search_stops_short_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(autoattack, "ATTACKS", {"pgd": pgd, "autoattack": pgd})
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10), torch.nn.Sigmoid()
+    )
+    model = berncert.Classifier(network, berncert.SumHead(torch.eye(10), torch.zeros(10))).freeze((1, 8, 8))
+    images = berncert.data.load("digits", "test", limit=20).images
+    c = berncert.certify(model, images, norm=math.inf)
+    radius = float(c.radius[0]) * 1.02
+    decided = berncert.certify(model, images, norm=math.inf, radius=radius).radius >= radius
+    assert decided.mean() > (c.radius >= radius).mean()
+    row = autoattack.attacked(model, images, torch.from_numpy(c.predicted), radius, math.inf)
+    assert row["certified"] == decided.mean() <= row["attacked"]
