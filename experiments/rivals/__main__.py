@@ -32,7 +32,7 @@ examples:
   python -m experiments.rivals mnist-l2 mnist --randomized mnist:0.25 mnist:0.5
   python -m experiments.rivals mnist-linf "trained for l2"=mnist
   python -m experiments.rivals cifar10-l2 runs/cifar10 cohen2019:0.25 salman2019:0.25 --randomized runs/cifar10:0.12
-  python -m experiments.rivals mnist-linf --add runs/mnist-local-linf     one curve more in the same picture
+  python -m experiments.rivals mnist-linf runs/mnist-local --add      one curve more in the same picture
   python -m experiments.rivals                                        draws all records again
 """
 INTRODUCTION = """\
