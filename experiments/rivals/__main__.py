@@ -62,7 +62,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if chosen.picture:
         record, file = gathered(chosen) | origin("experiments.rivals"), chosen.out / f"{chosen.picture}.json"
-        if chosen.add:
+        if chosen.add and file.exists():
             record = joined(json.loads(file.read_text()), record)
         chosen.out.mkdir(parents=True, exist_ok=True)
         write_whole(file, (json.dumps(record, indent=1) + "\n").encode())

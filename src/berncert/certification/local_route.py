@@ -131,7 +131,7 @@ class LocalRoute:
         first_tried = self._first_tried(linear, lead)
         with Bar("local proofs", total=len(rows), progress=self.progress) as bar:
             done = 0
-            for some in np.array_split(rows, -(-len(rows) // self.at_once)):
+            for some in self._parts(rows):
                 start = np.maximum(first_tried[some], 1.01 * global_radius[some])
                 found[some] = self._searched(images[some], predicted[some], start, lead[some])
                 done += len(some)
@@ -162,11 +162,14 @@ class LocalRoute:
         """Whether each image's class is proven within this radius: by bounds forwards, else by backwards ones too."""
         found = np.zeros(len(images), np.bool_)
         for proven in (self._proven_forwards, self._proven):
-            rows = np.flatnonzero(~found)
-            for some in np.array_split(rows, -(-len(rows) // self.at_once)) if len(rows) else []:
+            for some in self._parts(np.flatnonzero(~found)):
                 at = np.full(len(some), radius)
                 found[some] = proven(images[some], predicted[some], at)[0] >= radius
         return found
+
+    def _parts(self, rows: Ints) -> list[Ints]:
+        """The rows in parts that are worked on together."""
+        return np.array_split(rows, -(-len(rows) // self.at_once)) if len(rows) else []
 
     def linear(self, images: Tensor, predicted: Ints) -> tuple[Floats, Floats]:
         """Where the first rival would be reached if the model were affine, and by how much the class leads.
@@ -230,8 +233,10 @@ class LocalRoute:
         return proven, np.where(known, least.min(axis=1), -math.inf), reached.known
 
     def _proven_forwards(self, images: Tensor, predicted: Ints, radius: Floats) -> tuple[Floats, Floats]:
-        """The radius where bounds that only go forwards prove it, else 0, and the margin left: most of networks that
-        were trained through their boxes, in a tenth of the time."""
+        """The radius where bounds that only go forwards prove it, else 0, and the least margin that they leave.
+
+        In a fraction of the time of `_proven`; of networks that were trained through their boxes it is most images.
+        """
         reached = self.reach.around(images, torch.as_tensor(radius), backwards=False)
         margins = self._margins(reached, predicted, radius)
         least = np.where(margins.known, margins.least.min(axis=1), -math.inf)

@@ -13,6 +13,7 @@ from berncert.extractor.freezing.freeze import freeze
 from berncert.extractor.freezing.registration import register_bound
 from berncert.extractor.frozen import FrozenNetwork
 from berncert.extractor.layers import (
+    Clip,
     GroupSort,
     Householder,
     LinfDistance,
@@ -26,7 +27,7 @@ from berncert.extractor.lipschitz import LipschitzRow, LipschitzTable, lipschitz
 from berncert.extractor.parametrizations import almost_orthogonal, export, miyato, narrow_weights, orthogonal, spectral
 
 __all__ = [
-    "ARCHITECTURES", "CONSTRUCTIONS", "Extractor", "FrozenNetwork", "GroupSort", "Householder", "LayerBound",
+    "ARCHITECTURES", "CONSTRUCTIONS", "Clip", "Extractor", "FrozenNetwork", "GroupSort", "Householder", "LayerBound",
     "LinfDistance", "LipschitzRow", "LipschitzTable", "MaxMin", "Normalise", "PotentialStep", "SortedDistance",
     "UnitCube", "almost_orthogonal", "build", "default_options", "export", "freeze", "lipschitz_bound",
     "lipschitz_table", "miyato", "narrow_weights", "orthogonal", "register_bound", "spectral",
